@@ -1,0 +1,1 @@
+"""Replaying populated old databases through audit and upgrade."""

@@ -1,0 +1,48 @@
+"""Where the Alembic environment, the audits and the fixtures are.
+
+They live at the top of a checkout and, in a wheel, inside the package. This is the one module that knows.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parent
+_CHECKOUT = _PACKAGE.parents[1]
+
+
+def root() -> Path:
+    """The folder that holds ``alembic.ini``, ``alembic/``, ``audits/`` and ``fixtures/``.
+
+    Raises:
+        FileNotFoundError: the installation is incomplete.
+    """
+    for candidate in (_PACKAGE / "_resources", _CHECKOUT):
+        if (candidate / "alembic.ini").is_file():
+            return candidate
+    raise FileNotFoundError(f"alembic.ini is neither in {_PACKAGE / '_resources'} nor in {_CHECKOUT}")
+
+
+def alembic_ini() -> Path:
+    """The configuration file of the Alembic environment."""
+    return root() / "alembic.ini"
+
+
+def revision_sql(revision: str) -> Path:
+    """The folder of SQL files that a revision installs."""
+    return root() / "alembic" / "sql" / revision
+
+
+def revision_script(revision: str) -> Path:
+    """The Python file of a revision."""
+    return root() / "alembic" / "versions" / f"{revision}.py"
+
+
+def audits() -> Path:
+    """The folder of copyable audit scripts."""
+    return root() / "audits"
+
+
+def fixtures() -> Path:
+    """The folder of replay scenarios, a subfolder for each release."""
+    return root() / "fixtures"

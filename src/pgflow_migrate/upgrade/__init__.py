@@ -1,0 +1,1 @@
+"""Taking a database through the chain of revisions, in one transaction."""
