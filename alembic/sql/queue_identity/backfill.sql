@@ -1,0 +1,24 @@
+-- queue_name for every step and task, null message ids included: lower(flow_slug).
+--
+-- Adding the column as a stored generated column computes and validates it in the one rewrite that the table goes
+-- through; dropping the expression afterwards only touches the catalogue. An UPDATE would leave a dead version of
+-- every row behind and write three times the WAL.
+alter table pgflow.steps
+  add column queue_name text not null generated always as (lower(flow_slug)) stored
+    constraint queue_name_is_canonical check (queue_name ~ '^[a-z0-9_]{1,47}$');
+alter table pgflow.steps
+  alter column queue_name drop expression;
+
+-- Superseded by step_tasks_queue_message_key, and rebuilt by the rewrite if it were dropped later.
+drop index pgflow.idx_step_tasks_queued_msg;
+
+alter table pgflow.step_tasks
+  add column queue_name text not null generated always as (lower(flow_slug)) stored
+    constraint queue_name_is_canonical check (queue_name ~ '^[a-z0-9_]{1,47}$');
+alter table pgflow.step_tasks
+  alter column queue_name drop expression;
+
+comment on column pgflow.steps.queue_name is
+  'Canonical (lower-case) name of the PGMQ queue that tasks of this step are sent to; at most 47 characters.';
+comment on column pgflow.step_tasks.queue_name is
+  'Canonical name of the PGMQ queue that this task was sent to: a snapshot of steps.queue_name, never changed.';
