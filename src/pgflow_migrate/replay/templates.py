@@ -8,7 +8,7 @@ from alembic import command
 from alembic.config import Config
 
 from pgflow_migrate import database, resources
-from pgflow_migrate.servers import Server, install_pgmq
+from pgflow_migrate.servers import Server, install_pgmq, install_surroundings
 
 
 class Templates:
@@ -24,6 +24,7 @@ class Templates:
             dsn = self._server.create_database("template_surroundings")
             with psycopg.connect(dsn) as connection:
                 install_pgmq(connection)
+                install_surroundings(connection)
             self._built[""] = "template_surroundings"
         return self._built[""]
 

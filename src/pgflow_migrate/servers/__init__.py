@@ -10,11 +10,14 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
+
+from pgflow_migrate.servers.surroundings import install_pgmq, install_surroundings
+
+__all__ = ["Server", "install_pgmq", "install_surroundings", "open_server"]
 
 
 @dataclass(frozen=True)
@@ -64,10 +67,3 @@ def open_server(kind: str = "embedded:18") -> Iterator[Server]:
     finally:
         server.cleanup()
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def install_pgmq(connection: psycopg.Connection[Any]) -> None:
-    """Install PGMQ from the SQL that the ``pgmq`` package carries."""
-    from pgmq.install import get_embedded_install_sql
-
-    connection.execute(get_embedded_install_sql())  # type: ignore[arg-type]
