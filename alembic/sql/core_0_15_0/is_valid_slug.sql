@@ -20,4 +20,5 @@ end
 $function$;
 
 comment on function pgflow.is_valid_slug(text) is
-  'True for 1 to 128 ASCII letters, digits and underscores, no digit first, not the reserved word run; never null.';
+  'True for 1 to 128 ASCII letters, digits and underscores, no digit first, and not the reserved word run; '
+  'never null.';

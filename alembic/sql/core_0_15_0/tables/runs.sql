@@ -23,4 +23,5 @@ create table pgflow.runs (
 create index idx_runs_flow_slug on pgflow.runs (flow_slug);
 create index idx_runs_status on pgflow.runs (status);
 
-comment on table pgflow.runs is 'Executions of flows. remaining_steps counts the steps that are not terminal.';
+comment on table pgflow.runs is
+  'Executions of flows. remaining_steps counts the steps that are not terminal.';

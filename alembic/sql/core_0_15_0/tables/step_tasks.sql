@@ -49,4 +49,5 @@ create index idx_step_tasks_queued_msg on pgflow.step_tasks (message_id) where s
 create index idx_step_tasks_last_worker on pgflow.step_tasks (last_worker_id) where status = 'started';
 
 comment on table pgflow.step_tasks is
-  'Units of work: one for a single step, one for each element of a map step. message_id is null without a message.';
+  'Units of work: one for a single step, one for each element of a map step. '
+  'message_id is null without a message.';

@@ -14,6 +14,7 @@ create table pgflow.worker_functions (
   constraint worker_functions_start_mode_check check (start_mode in ('http', 'process'))
 );
 
-comment on table pgflow.worker_functions is 'What ensure_workers() keeps running; a worker registers itself here.';
+comment on table pgflow.worker_functions is
+  'What ensure_workers() keeps running; a worker registers itself here.';
 comment on column pgflow.worker_functions.start_mode is
   'http: started by a request, so ensure_workers() pings it; process: starts by itself and is never pinged.';
