@@ -1,0 +1,3 @@
+-- Check function bodies again: later revisions run in this same transaction.
+
+set local check_function_bodies to default;
