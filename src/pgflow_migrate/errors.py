@@ -5,6 +5,12 @@ An error is one sentence on what is wrong (``message``) and one on what to do (`
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pgflow_migrate.audit.findings import Finding
+
 EXIT_OK = 0
 EXIT_COULD_NOT_RUN = 1
 EXIT_USAGE = 2
@@ -13,26 +19,75 @@ EXIT_FENCE = 4
 
 
 class PgflowMigrateError(Exception):
-    """Base of every error that the toolkit raises on purpose: it could not run."""
+    """Base of every error that the toolkit raises on purpose: it could not run.
+
+    Attributes:
+        message: one sentence on what is wrong.
+        remedy: one sentence on what to do, or empty.
+        details: what belongs to it, a line each, such as the differences from a release.
+    """
 
     exit_code = EXIT_COULD_NOT_RUN
 
-    def __init__(self, message: str, remedy: str = "") -> None:
+    def __init__(self, message: str, remedy: str = "", details: tuple[str, ...] = ()) -> None:
         super().__init__(message)
         self.message = message
         self.remedy = remedy
+        self.details = details
 
     def __str__(self) -> str:
         return f"{self.message} {self.remedy}".rstrip()
 
 
 class BlockedError(PgflowMigrateError):
-    """The database was looked at and refused: findings, a changed checksum, a failed scenario."""
+    """The database was looked at and refused: findings, a changed checksum, a failed scenario.
+
+    Attributes:
+        findings: the findings of severity error that block, when it is they that do.
+    """
 
     exit_code = EXIT_BLOCKED
 
+    def __init__(self, message: str, remedy: str = "", findings: tuple[Finding, ...] = ()) -> None:
+        super().__init__(message, remedy)
+        self.findings = findings
+
+
+@dataclass(frozen=True)
+class Blocker:
+    """A session that holds what was waited for.
+
+    Attributes:
+        pid: its server process.
+        application: its application_name, empty when we may not see it.
+        state: as pg_stat_activity has it, such as ``idle in transaction``; empty when we may not see it.
+        query_age: seconds since its last statement began, or None when we may not see it.
+        holds: the tables on which it holds locks, such as ``pgflow.runs``.
+    """
+
+    pid: int
+    application: str
+    state: str
+    query_age: float | None
+    holds: tuple[str, ...]
+
+    def __str__(self) -> str:
+        known = [f'"{self.application}"'] if self.application else []
+        known += [self.state] if self.state else []
+        known += [f"last statement {self.query_age:.0f} s ago"] if self.query_age is not None else []
+        described = f" ({', '.join(known)})" if known else ""
+        return f"pid {self.pid}{described} holds locks on {', '.join(self.holds)}"
+
 
 class FenceError(PgflowMigrateError):
-    """The locks were not obtained in time; nothing was changed and it is safe to repeat."""
+    """The locks were not obtained in time; nothing was changed and it is safe to repeat.
+
+    Attributes:
+        blockers: who held locks on pgflow just after we gave up; they may have ended since.
+    """
 
     exit_code = EXIT_FENCE
+
+    def __init__(self, message: str, remedy: str = "", blockers: tuple[Blocker, ...] = ()) -> None:
+        super().__init__(message, remedy, tuple(str(blocker) for blocker in blockers))
+        self.blockers = blockers

@@ -1,0 +1,39 @@
+"""SIGTERM and SIGHUP as Ctrl-C: what runs is cancelled and rolled back by the code that is running."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+from typing import NoReturn
+
+
+class Terminated(KeyboardInterrupt):
+    """A signal other than Ctrl-C asked the process to end. ``signal_name`` is SIGTERM or SIGHUP."""
+
+    def __init__(self, signal_name: str) -> None:
+        super().__init__(signal_name)
+        self.signal_name = signal_name
+
+
+def _raise(number: int, frame: FrameType | None) -> NoReturn:
+    raise Terminated(signal.Signals(number).name)
+
+
+@contextlib.contextmanager
+def as_interrupt() -> Iterator[None]:
+    """Within it SIGTERM and SIGHUP raise :class:`Terminated`; the handlers before it come back at its end."""
+    names = ("SIGTERM", "SIGHUP") if threading.current_thread() is threading.main_thread() else ()
+    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    # A signal that the parent chose to ignore (nohup) stays ignored.
+    before = {number: signal.getsignal(number) for number in numbers}
+    handled = {number: handler for number, handler in before.items() if handler is not signal.SIG_IGN}
+    for number in handled:
+        signal.signal(number, _raise)
+    try:
+        yield
+    finally:
+        for number, handler in handled.items():
+            signal.signal(number, handler)
