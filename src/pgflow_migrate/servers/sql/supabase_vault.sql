@@ -1,7 +1,14 @@
 -- Stand-in for Supabase Vault: the same tables and functions, but a secret is only encoded, not encrypted.
 -- Keep no real secret in it. Rights are the extension's owner's alone, as in Vault.
 
-create schema if not exists vault;
+-- As an extension the schema is there already: the control file names it.
+do $schema$
+begin
+  if to_regnamespace('vault') is null then
+    create schema vault;
+  end if;
+end
+$schema$;
 
 create table vault.secrets (
   id uuid primary key default gen_random_uuid(),
