@@ -2,44 +2,69 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import psycopg
 import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
 
 from pgflow_migrate import database, resources
+from pgflow_migrate.replay import baseline
 from pgflow_migrate.servers import Server, install_pgmq, install_surroundings
 
 
 class Templates:
     """Builds on first use, and remembers, a template database for each revision."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, *, baseline_sql: Path | None = None) -> None:
+        """Templates on ``server``.
+
+        Args:
+            server: where they are created.
+            baseline_sql: folder of released pgflow migrations to build the old cores from; by default our own
+                revisions build them.
+        """
         self._server = server
+        self._baseline_sql = baseline_sql
         self._built: dict[str, str] = {}
 
     def surroundings(self) -> str:
         """The name of a template with PGMQ and the stand-ins for Supabase, without pgflow."""
-        if "" not in self._built:
-            dsn = self._server.create_database("template_surroundings")
-            with psycopg.connect(dsn) as connection:
-                install_pgmq(connection)
-                install_surroundings(connection)
-            self._built[""] = "template_surroundings"
-        return self._built[""]
+        return self._build("", "template_surroundings", "template0", _install_surroundings)
 
     def at(self, revision: str) -> str:
         """The name of a template that has been upgraded, empty, to ``revision``."""
-        if revision not in self._built:
-            name = f"template_{revision}"
-            dsn = self._server.create_database(name, template=self.surroundings())
-            upgrade_to(dsn, revision)
-            self._built[revision] = name
-        return self._built[revision]
+
+        def install(dsn: str) -> None:
+            if self._baseline_sql is not None and revision in baseline.LAST_MIGRATION:
+                baseline.build(dsn, self._baseline_sql, revision)
+            else:
+                upgrade_to(dsn, revision)
+
+        return self._build(revision, f"template_{revision}", self.surroundings(), install)
+
+    def _build(self, key: str, name: str, template: str, install: Callable[[str], None]) -> str:
+        if key not in self._built:
+            dsn = self._server.create_database(name, template=template)
+            try:
+                install(dsn)
+            except BaseException:
+                self._server.drop_database(name)
+                raise
+            self._built[key] = name
+        return self._built[key]
 
     def clone(self, revision: str, name: str) -> str:
         """Create database ``name`` at ``revision``; returns its connection string."""
         return self._server.create_database(name, template=self.at(revision))
+
+
+def _install_surroundings(dsn: str) -> None:
+    with psycopg.connect(dsn) as connection:
+        install_pgmq(connection)
+        install_surroundings(connection)
 
 
 def upgrade_to(dsn: str, revision: str) -> None:
