@@ -12,27 +12,31 @@ from alembic.config import Config
 
 from pgflow_migrate import database, resources
 from pgflow_migrate.replay import baseline
-from pgflow_migrate.servers import Server, install_pgmq, install_surroundings
+from pgflow_migrate.servers import How, Server, install_pgmq, install_surroundings
 
 
 class Templates:
     """Builds on first use, and remembers, a template database for each revision."""
 
-    def __init__(self, server: Server, *, baseline_sql: Path | None = None) -> None:
+    def __init__(self, server: Server, *, pgmq: How | None = None, baseline_sql: Path | None = None) -> None:
         """Templates on ``server``.
 
         Args:
             server: where they are created.
+            pgmq: how PGMQ is installed; by default as an extension where the server has it.
             baseline_sql: folder of released pgflow migrations to build the old cores from; by default our own
                 revisions build them.
         """
         self._server = server
+        self._pgmq = pgmq
+        # Both ways may be in use on one server.
+        self._prefix = f"template_{pgmq}_" if pgmq else "template_"
         self._baseline_sql = baseline_sql
         self._built: dict[str, str] = {}
 
     def surroundings(self) -> str:
         """The name of a template with PGMQ and the stand-ins for Supabase, without pgflow."""
-        return self._build("", "template_surroundings", "template0", _install_surroundings)
+        return self._build("", f"{self._prefix}surroundings", "template0", self._install_surroundings)
 
     def at(self, revision: str) -> str:
         """The name of a template that has been upgraded, empty, to ``revision``."""
@@ -43,7 +47,7 @@ class Templates:
             else:
                 upgrade_to(dsn, revision)
 
-        return self._build(revision, f"template_{revision}", self.surroundings(), install)
+        return self._build(revision, f"{self._prefix}{revision}", self.surroundings(), install)
 
     def _build(self, key: str, name: str, template: str, install: Callable[[str], None]) -> str:
         if key not in self._built:
@@ -60,11 +64,10 @@ class Templates:
         """Create database ``name`` at ``revision``; returns its connection string."""
         return self._server.create_database(name, template=self.at(revision))
 
-
-def _install_surroundings(dsn: str) -> None:
-    with psycopg.connect(dsn) as connection:
-        install_pgmq(connection)
-        install_surroundings(connection)
+    def _install_surroundings(self, dsn: str) -> None:
+        with psycopg.connect(dsn) as connection:
+            install_pgmq(connection, self._pgmq)
+            install_surroundings(connection)
 
 
 def upgrade_to(dsn: str, revision: str) -> None:
