@@ -19,7 +19,8 @@ that release) and ``scenario.toml`` (the expectations). Its keys:
     compared exactly; of the infos, those named here must be there.
 ``[[check]]``
     After the upgrade, in order: ``name``; ``run`` (statements to execute first); ``work_off`` (flows to work
-    off next, as a worker would); then ``query`` and its ``rows``, or the ``sqlstate`` that it fails with. The text ``NULL`` in a row is SQL's NULL.
+    off next, as a worker would); then ``query`` and its ``rows``, or the ``sqlstate`` that it fails with. The
+    text ``NULL`` in a row is SQL's NULL.
 """
 
 from __future__ import annotations

@@ -31,7 +31,9 @@ class Templates:
         self._pgmq = pgmq
         # Both ways may be in use on one server.
         self._prefix = f"template_{pgmq}_" if pgmq else "template_"
+        self._pgmq = pgmq
         self._baseline_sql = baseline_sql
+        self._prefix = "_".join(filter(None, ["template", pgmq, "baseline" if baseline_sql else None]))
         self._built: dict[str, str] = {}
 
     def surroundings(self) -> str:
@@ -49,8 +51,9 @@ class Templates:
 
         return self._build(revision, f"{self._prefix}{revision}", self.surroundings(), install)
 
-    def _build(self, key: str, name: str, template: str, install: Callable[[str], None]) -> str:
+    def _build(self, key: str, template: str, install: Callable[[str], None]) -> str:
         if key not in self._built:
+            name = f"{self._prefix}_{key}"
             dsn = self._server.create_database(name, template=template)
             try:
                 install(dsn)
@@ -64,13 +67,7 @@ class Templates:
         """Create database ``name`` at ``revision``; returns its connection string."""
         return self._server.create_database(name, template=self.at(revision))
 
-    def _install_surroundings(self, dsn: str) -> None:
-        with psycopg.connect(dsn) as connection:
-            install_pgmq(connection, self._pgmq)
-            install_surroundings(connection)
-
-
-def upgrade_to(dsn: str, revision: str) -> None:
+    def upgrade_to(dsn: str, revision: str) -> None:
     """Run the chain up to ``revision``, in one transaction."""
     engine = database.engine(dsn)
     try:
