@@ -67,7 +67,8 @@ class Templates:
         """Create database ``name`` at ``revision``; returns its connection string."""
         return self._server.create_database(name, template=self.at(revision))
 
-    def upgrade_to(dsn: str, revision: str) -> None:
+
+def upgrade_to(dsn: str, revision: str) -> None:
     """Run the chain up to ``revision``, in one transaction."""
     engine = database.engine(dsn)
     try:
