@@ -17,4 +17,4 @@ as $function$
 $function$;
 
 comment on function pgflow._archive_task_message(uuid, text, integer) is
-  'Archives the task''s message in the run''s queue. Does nothing for an unknown task or one without a message.';
+  'Archives the task''s message in the run''s queue; does nothing for an unknown task or without a message.';

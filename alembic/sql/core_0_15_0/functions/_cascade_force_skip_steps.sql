@@ -1,4 +1,5 @@
--- _cascade_force_skip_steps(run_id, step_slug, skip_reason): skip a step and all that depends on it, at any distance.
+-- _cascade_force_skip_steps(run_id, step_slug, skip_reason): skip a step and all that depends on it, however
+-- far down.
 -- 0.15.0: the messages of unfinished tasks are archived, the task rows stay queued or started.
 -- Core behaviour: _cascade_force_skip_steps.
 
@@ -33,7 +34,8 @@ begin
     update pgflow.step_states as state
     set status = 'skipped',
         skip_reason = case
-          when state.step_slug = _cascade_force_skip_steps.step_slug then _cascade_force_skip_steps.skip_reason
+          when state.step_slug = _cascade_force_skip_steps.step_slug
+            then _cascade_force_skip_steps.skip_reason
           else 'dependency_skipped'
         end,
         skipped_at = now(),
@@ -96,4 +98,4 @@ end
 $function$;
 
 comment on function pgflow._cascade_force_skip_steps(uuid, text, text) is
-  'Skips the step and its transitive dependents where created or started; returns how many were skipped now.';
+  'Skips the step and its dependents, direct or not, where created or started; returns how many.';

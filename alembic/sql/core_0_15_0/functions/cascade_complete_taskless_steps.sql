@@ -1,4 +1,5 @@
--- cascade_complete_taskless_steps(run_id): complete ready steps that have no tasks, and what that makes ready, in waves.
+-- cascade_complete_taskless_steps(run_id): complete ready steps that have no tasks, and those that this
+-- makes ready, in waves.
 -- Conditions are not looked at, also not those of steps that a wave makes ready: as released.
 -- Core behaviour: cascade_complete_taskless_steps.
 
@@ -7,10 +8,16 @@ returns integer
 language plpgsql
 as $function$
 declare
+  v_flow_slug text;
   v_waves integer := 0;
   v_completed text[];
   v_total integer := 0;
 begin
+  select run.flow_slug
+  into v_flow_slug
+  from pgflow.runs as run
+  where run.run_id = cascade_complete_taskless_steps.run_id;
+
   loop
     v_waves := v_waves + 1;
     if v_waves > 50 then
@@ -63,18 +70,18 @@ begin
     update pgflow.step_states as dependent
     set remaining_deps = dependent.remaining_deps - parents.completed,
         initial_tasks = case when step.step_type = 'map' then 0 else dependent.initial_tasks end
-    from pgflow.steps as step
-    join (
-      select dep.flow_slug, dep.step_slug, count(*) as completed
+    from (
+      select dep.step_slug, count(*) as completed
       from pgflow.deps as dep
-      where dep.dep_slug = any (v_completed)
-      group by dep.flow_slug, dep.step_slug
+      where dep.flow_slug = v_flow_slug
+        and dep.dep_slug = any (v_completed)
+      group by dep.step_slug
     ) as parents
-      on parents.flow_slug = step.flow_slug
-      and parents.step_slug = step.step_slug
+    join pgflow.steps as step
+      on step.flow_slug = v_flow_slug
+      and step.step_slug = parents.step_slug
     where dependent.run_id = cascade_complete_taskless_steps.run_id
-      and dependent.flow_slug = step.flow_slug
-      and dependent.step_slug = step.step_slug;
+      and dependent.step_slug = parents.step_slug;
 
     update pgflow.runs as run
     set remaining_steps = run.remaining_steps - cardinality(v_completed)

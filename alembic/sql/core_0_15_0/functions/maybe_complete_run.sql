@@ -50,4 +50,4 @@ end
 $function$;
 
 comment on function pgflow.maybe_complete_run(uuid) is
-  'Completes the run, with the outputs of its leaf steps, when its remaining_steps is 0; otherwise does nothing.';
+  'Completes the run, with the outputs of its leaf steps, once its remaining_steps is 0.';

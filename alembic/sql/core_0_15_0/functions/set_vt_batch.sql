@@ -38,4 +38,4 @@ end
 $function$;
 
 comment on function pgflow.set_vt_batch(text, bigint[], integer[]) is
-  'Makes each message visible at the wall clock plus its offset in seconds; returns the rows that were there.';
+  'Makes each message visible at the wall clock plus its offset in seconds; returns the rows found.';

@@ -1,5 +1,5 @@
 -- start_flow(flow_slug, input, run_id): start a run and everything in it that is ready.
--- Conditions come before taskless steps: a root map with an unmet condition and input [] is skipped, not completed.
+-- Conditions come before taskless steps: a root map with an unmet condition and input [] is skipped.
 -- Core behaviour: start_flow.
 
 create function pgflow.start_flow(flow_slug text, input jsonb, run_id uuid default null)
@@ -9,6 +9,7 @@ set search_path = ''
 as $function$
 declare
   v_run pgflow.runs%rowtype;
+  v_root_map_tasks integer;
 begin
   -- The array is what a root map runs over, so it must be one before anything is written.
   if exists (
@@ -26,6 +27,8 @@ begin
       raise exception 'Flow % has root map steps but input is not an array (got %)',
         start_flow.flow_slug, jsonb_typeof(start_flow.input);
     end if;
+
+    v_root_map_tasks := jsonb_array_length(start_flow.input);
   end if;
 
   insert into pgflow.runs (run_id, flow_slug, input, remaining_steps)
@@ -46,7 +49,7 @@ begin
     -- A dependent map learns its size when the step it depends on ends.
     case
       when step.step_type = 'single' then 1
-      when step.deps_count = 0 then jsonb_array_length(start_flow.input)
+      when step.deps_count = 0 then v_root_map_tasks
     end
   from pgflow.steps as step
   where step.flow_slug = start_flow.flow_slug;

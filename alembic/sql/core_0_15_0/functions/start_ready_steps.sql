@@ -65,7 +65,7 @@ begin
 
     -- One batch a step. PGMQ returns the ids in the order of the messages.
     insert into pgflow.step_tasks (flow_slug, run_id, step_slug, message_id, task_index)
-    select v_step.flow_slug, v_step.run_id, v_step.step_slug, sent.msg_id, sent.position - 1
+    select v_step.flow_slug, v_step.run_id, v_step.step_slug, sent.msg_id, sent.number - 1
     from pgmq.send_batch(
       v_step.flow_slug,
       (
@@ -81,10 +81,10 @@ begin
         from generate_series(0, v_step.initial_tasks - 1) as task_index
       ),
       v_step.start_delay
-    ) with ordinality as sent (msg_id, position);
+    ) with ordinality as sent (msg_id, number);
   end loop;
 end
 $function$;
 
 comment on function pgflow.start_ready_steps(uuid) is
-  'Starts the run''s ready steps that have tasks: sends a message for each task and inserts the tasks as queued.';
+  'Starts the run''s ready steps that have tasks: sends a message for each task and inserts it as queued.';
