@@ -29,16 +29,14 @@ class Templates:
         """
         self._server = server
         self._pgmq = pgmq
-        # Both ways may be in use on one server.
-        self._prefix = f"template_{pgmq}_" if pgmq else "template_"
-        self._pgmq = pgmq
         self._baseline_sql = baseline_sql
+        # Several kinds may be in use on one server.
         self._prefix = "_".join(filter(None, ["template", pgmq, "baseline" if baseline_sql else None]))
         self._built: dict[str, str] = {}
 
     def surroundings(self) -> str:
         """The name of a template with PGMQ and the stand-ins for Supabase, without pgflow."""
-        return self._build("", f"{self._prefix}surroundings", "template0", self._install_surroundings)
+        return self._build("surroundings", lambda: "template0", self._install_surroundings)
 
     def at(self, revision: str) -> str:
         """The name of a template that has been upgraded, empty, to ``revision``."""
@@ -49,12 +47,17 @@ class Templates:
             else:
                 upgrade_to(dsn, revision)
 
-        return self._build(revision, f"{self._prefix}{revision}", self.surroundings(), install)
+        return self._build(revision, self.surroundings, install)
 
-    def _build(self, key: str, template: str, install: Callable[[str], None]) -> str:
+    def _install_surroundings(self, dsn: str) -> None:
+        with psycopg.connect(dsn) as connection:
+            install_pgmq(connection, self._pgmq)
+            install_surroundings(connection)
+
+    def _build(self, key: str, template: Callable[[], str], install: Callable[[str], None]) -> str:
         if key not in self._built:
             name = f"{self._prefix}_{key}"
-            dsn = self._server.create_database(name, template=template)
+            dsn = self._server.create_database(name, template=template())
             try:
                 install(dsn)
             except BaseException:
