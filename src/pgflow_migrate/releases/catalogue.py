@@ -94,7 +94,7 @@ class Catalogue:
     """The objects of one schema.
 
     Attributes:
-        objects: attributes by ``"kind name"``, in the order of their names, without the usual ones.
+        objects: attributes by ``"kind name"``, without the usual ones.
         sees_cron: whether every cron job was visible; if not, a job that is not listed may exist.
     """
 
@@ -103,8 +103,11 @@ class Catalogue:
 
     def to_json(self) -> str:
         """The text of a snapshot: a line for each object."""
-        lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(self.objects[name])}" for name in self.objects)
-        return f"{{\n{lines}\n}}\n"
+        lines = (
+            f"  {json.dumps(name)}: {json.dumps(attributes, sort_keys=True)}"
+            for name, attributes in sorted(self.objects.items())
+        )
+        return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def kind_of(name: str) -> str:
@@ -144,7 +147,7 @@ def read(connection: psycopg.Connection[Any], schema: str = SCHEMA) -> Catalogue
         rows: list[_Row] = cursor.execute(_CATALOGUE, [schema]).fetchall()
         jobs, sees_cron = _cron_jobs(cursor, schema)
     objects = {f"{kind} {name}": _unusual(kind, attributes) for kind, name, attributes in [*rows, *jobs]}
-    return Catalogue(dict(sorted(objects.items())), sees_cron)
+    return Catalogue(objects, sees_cron)
 
 
 def _cron_jobs(cursor: psycopg.RawCursor[Any], schema: str) -> tuple[list[_Row], bool]:
