@@ -1,0 +1,172 @@
+"""Queue identity: every path works on the task's own queue, and on all of them when there are several.
+
+A path that assumes one queue, or that stops after the first group, leaves a message behind here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.core.runtime.conftest import Core
+
+QUEUES = ("spread", "second_queue", "third_queue")
+
+
+def reroute(core: Core, run: UUID, step: str, index: int, queue: str) -> None:
+    """Move a task and its message to another queue, as a later routing of steps will have it from the start."""
+    task = core.task(run, step, index)
+    core.execute("select pgmq.create(%s)", queue)
+    moved = core.value(
+        "select pgmq.send(%s, q.message) from pgmq.q_spread q where q.msg_id = %s", queue, task["message_id"]
+    )
+    core.lose("spread", task["message_id"])
+    core.execute(
+        "update pgflow.step_tasks set queue_name = %s, message_id = %s"
+        " where run_id = %s and step_slug = %s and task_index = %s",
+        queue,
+        moved,
+        run,
+        step,
+        index,
+    )
+
+
+def spread(core: Core, **options: object) -> UUID:
+    """A run of three map tasks, each in a queue of its own; the other two queues number from 1 as well."""
+    core.flow("spread")
+    core.map_step("spread", "work", **options)
+    run = core.start("spread", [10, 20, 30])
+    for index, queue in enumerate(QUEUES[1:], start=1):
+        reroute(core, run, "work", index, queue)
+    assert {queue: core.queued(queue) for queue in QUEUES} == {"spread": [1], "second_queue": [1], "third_queue": [1]}
+    return run
+
+
+def begin(core: Core, run: UUID) -> None:
+    """Start all tasks of the run, as claims on each queue would."""
+    core.worker()
+    core.execute(
+        "update pgflow.step_tasks set status = 'started', attempts_count = 1, started_at = now() where run_id = %s", run
+    )
+
+
+def nothing_left(core: Core) -> bool:
+    return all(core.queued(queue) == [] for queue in QUEUES)
+
+
+def test_a_completed_task_leaves_its_own_queue_only(routed: Core) -> None:
+    run = spread(routed)
+    begin(routed, run)
+    routed.complete(run, "work", "done", 1)
+    assert {queue: routed.queued(queue) for queue in QUEUES} == {"spread": [1], "second_queue": [], "third_queue": [1]}
+    assert routed.archived("second_queue") == [1]
+
+
+def test_a_late_callback_archives_in_the_tasks_own_queue(routed: Core) -> None:
+    run = spread(routed)
+    begin(routed, run)
+    routed.execute("update pgflow.runs set status = 'failed', failed_at = now() where run_id = %s", run)
+    routed.fail(run, "work", "too late", 2)
+    assert {queue: routed.queued(queue) for queue in QUEUES} == {"spread": [1], "second_queue": [1], "third_queue": []}
+
+
+def test_a_retry_delays_the_message_in_the_tasks_own_queue(routed: Core) -> None:
+    run = spread(routed, base_delay=100, max_attempts=3)
+    begin(routed, run)
+    before = routed.value("select vt from pgmq.q_spread")
+    routed.fail(run, "work", "again", 1)
+    delay = routed.value("select extract(epoch from vt - clock_timestamp())::float from pgmq.q_second_queue")
+    assert 190 < delay <= 200
+    assert routed.value("select vt from pgmq.q_spread") == before
+
+
+@pytest.mark.parametrize("mode", ["fail", "skip", "skip-cascade"])
+def test_exhaustion_empties_every_queue_of_what_it_ends(routed: Core, mode: str) -> None:
+    run = spread(routed, max_attempts=1, when_exhausted=mode)
+    begin(routed, run)
+    routed.fail(run, "work", "for good", 0)
+    assert nothing_left(routed)
+    assert {queue: routed.archived(queue) for queue in QUEUES} == {queue: [1] for queue in QUEUES}
+    ended = "cancelled" if mode == "fail" else "skipped"
+    assert routed.tasks(run) == {"work/0": "failed", "work/1": ended, "work/2": ended}
+
+
+def test_a_type_violation_empties_every_queue(routed: Core) -> None:
+    routed.flow("spread")
+    routed.step("spread", "list")
+    routed.map_step("spread", "each", "list")
+    routed.map_step("spread", "work")
+    run = routed.start("spread", [1, 2])
+    for index, queue in enumerate(QUEUES[1:]):
+        reroute(routed, run, "work", index, queue)
+    routed.do(run, "list", "no array")
+    assert routed.run(run)["status"] == "failed"
+    assert nothing_left(routed)
+    assert routed.tasks(run) == {"list/0": "failed", "work/0": "cancelled", "work/1": "cancelled"}
+
+
+def test_an_unmet_condition_that_fails_the_run_empties_every_queue(routed: Core) -> None:
+    routed.flow("spread")
+    routed.step("spread", "gate")
+    routed.map_step("spread", "work")
+    routed.step("spread", "picky", "gate", required_input_pattern={"gate": {"ok": True}}, when_unmet="fail")
+    run = routed.start("spread", [1, 2])
+    for index, queue in enumerate(QUEUES[1:]):
+        reroute(routed, run, "work", index, queue)
+    routed.do(run, "gate", {"ok": False})
+    assert routed.run(run)["status"] == "failed"
+    assert nothing_left(routed)
+    assert routed.tasks(run, "work") == {"work/0": "cancelled", "work/1": "cancelled"}
+
+
+def test_recovery_shows_the_messages_of_every_queue(routed: Core) -> None:
+    run = spread(routed, timeout=5)
+    begin(routed, run)
+    for index in range(3):
+        routed.age(run, "work", 36, index)
+    for queue in QUEUES:
+        routed.rows(f"update pgmq.q_{queue} set vt = clock_timestamp() + interval '1 hour' returning 1")
+    assert routed.requeue() == 3
+    assert [routed.read(queue) for queue in QUEUES] == [[1], [1], [1]]
+
+
+def test_given_up_tasks_leave_every_queue_also_when_nothing_is_requeued(routed: Core) -> None:
+    run = spread(routed, timeout=5)
+    begin(routed, run)
+    routed.execute("update pgflow.step_tasks set requeued_count = 3")
+    for index in range(3):
+        routed.age(run, "work", 36, index)
+    assert routed.requeue() == 0
+    assert nothing_left(routed)
+    assert [routed.archived(queue) for queue in QUEUES] == [[1], [1], [1]]
+
+
+def test_new_tasks_go_to_the_queue_of_their_step_and_keep_it(routed: Core) -> None:
+    routed.flow("spread")
+    routed.step("spread", "here")
+    routed.step("spread", "there")
+    routed.execute("select pgmq.create('second_queue')")
+    routed.execute("update pgflow.steps set queue_name = 'second_queue' where step_slug = 'there'")
+    run = routed.start("spread", {})
+    routed.execute("update pgflow.steps set queue_name = 'spread'")
+    assert (routed.task(run, "here")["queue_name"], routed.task(run, "there")["queue_name"]) == ("spread", "second_queue")
+    assert (routed.queued("spread"), routed.queued("second_queue")) == ([1], [1])
+
+
+def test_a_claim_on_the_default_queue_does_not_touch_the_same_id_in_another(routed: Core) -> None:
+    run = spread(routed)
+    claimed = routed.start_tasks("spread", [1])
+    assert [(task["step_slug"], task["task_index"]) for task in claimed] == [("work", 0)]
+    assert routed.tasks(run) == {"work/0": "started", "work/1": "queued", "work/2": "queued"}
+
+
+def test_the_same_message_of_a_queue_cannot_belong_to_two_tasks(routed: Core) -> None:
+    run = spread(routed)
+    with routed.error() as caught:
+        routed.execute("update pgflow.step_tasks set queue_name = 'spread' where run_id = %s", run)
+    assert caught.value.diag.sqlstate == "23505"
+    assert caught.value.diag.constraint_name == "step_tasks_queue_message_key"

@@ -1,0 +1,77 @@
+"""Every command that the documents show is run here, or is one of the two that CI itself runs."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+BLOCK = re.compile(r"^[ ]*```sh\n(.*?)^[ ]*```", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a documented command is run: on which database, and what it must answer."""
+
+    at: str = ""
+    exit_code: int = 0
+    says: str = ""
+
+
+# CI runs these two itself, in a clean clone; the wheel's installation has its own test.
+BY_CI = {"make demo", "make test"}
+ELSEWHERE = {"pip install pgflow-migrate": "tests/test_wheel.py"}
+
+RUNS = {
+    'pgflow-migrate audit --dsn "$PGFLOW_DSN"': Run(at="core_0_16_0", says="point-in-time"),
+    "pgflow-migrate audit --sql": Run(says="fetch all"),
+    'pgflow-migrate upgrade --dsn "$PGFLOW_DSN"': Run(at="core_0_16_0", says="queue_identity"),
+    'pgflow-migrate status --dsn "$PGFLOW_DSN"': Run(at="queue_identity", says="queue_identity"),
+    'alembic -x dsn="$PGFLOW_DSN" upgrade head': Run(at="core_0_16_0", says="queue_identity"),
+}
+
+
+def _commands() -> list[tuple[str, str]]:
+    """Document and command, comments and line continuations taken out."""
+    found = []
+    for document in DOCUMENTS:
+        for block in BLOCK.findall(document.read_text(encoding="utf-8")):
+            for line in block.replace("\\\n", " ").splitlines():
+                command = " ".join(line.partition(" #")[0].split())
+                if command and not command.startswith("#"):
+                    found.append((document.name, command))
+    return found
+
+
+def test_every_documented_command_is_accounted_for() -> None:
+    unknown = {c for _, c in _commands()} - BY_CI - set(ELSEWHERE) - set(RUNS)
+    assert unknown == set()
+    assert {c for _, c in _commands()} >= set(RUNS)
+    assert all((ROOT / test).is_file() for test in ELSEWHERE.values())
+
+
+def test_the_make_targets_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for command in BY_CI:
+        assert re.search(rf"^{command.split()[1]}:", makefile, re.MULTILINE)
+
+
+@pytest.mark.parametrize("command", RUNS)
+def test_documented_command_works(command: str, database_at: Callable[[str], str]) -> None:
+    run = RUNS[command]
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    if run.at:
+        environment["PGFLOW_DSN"] = database_at(run.at)
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == run.exit_code, done.stdout + done.stderr
+    assert run.says in done.stdout + done.stderr
