@@ -12,7 +12,7 @@ from alembic.config import Config
 
 from pgflow_migrate import database, resources
 from pgflow_migrate.replay import baseline
-from pgflow_migrate.servers import How, Server, install_pgmq, install_surroundings
+from pgflow_migrate.servers import How, Server, install_pgmq, install_surroundings, pgmq_as_extension
 
 
 class Templates:
@@ -34,6 +34,14 @@ class Templates:
         self._prefix = "_".join(filter(None, ["template", pgmq, "baseline" if baseline_sql else None]))
         self._built: dict[str, str] = {}
 
+    @property
+    def pgmq(self) -> How:
+        """How PGMQ is installed in these templates."""
+        if self._pgmq is None:
+            with psycopg.connect(self._server.admin_dsn) as connection:
+                self._pgmq = "extension" if pgmq_as_extension(connection) else "sql"
+        return self._pgmq
+
     def surroundings(self) -> str:
         """The name of a template with PGMQ and the stand-ins for Supabase, without pgflow."""
         return self._build("surroundings", lambda: "template0", self._install_surroundings)
@@ -51,7 +59,7 @@ class Templates:
 
     def _install_surroundings(self, dsn: str) -> None:
         with psycopg.connect(dsn) as connection:
-            install_pgmq(connection, self._pgmq)
+            install_pgmq(connection, self.pgmq)
             install_surroundings(connection)
 
     def _build(self, key: str, template: Callable[[], str], install: Callable[[str], None]) -> str:

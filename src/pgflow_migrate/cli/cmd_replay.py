@@ -1,0 +1,78 @@
+"""``replay``: take populated old databases through audit and upgrade."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from pgflow_migrate import resources
+from pgflow_migrate.cli import output
+from pgflow_migrate.cli.options import format_option
+
+if TYPE_CHECKING:
+    from pgflow_migrate.replay.results import Result
+    from pgflow_migrate.servers import How
+
+
+@click.command()
+@click.option(
+    "--server",
+    "kind",
+    default="embedded:18",
+    show_default=True,
+    metavar="KIND",
+    help="embedded:16|17|18, binaries:FOLDER, container[:IMAGE], or a DSN whose role may create databases.",
+)
+@click.option(
+    "--pgmq",
+    type=click.Choice(["extension", "sql"]),
+    help="Default: as an extension where the server has it.",
+)
+@click.option("--release", metavar="RELEASE", help="Only this release's scenarios, such as 0.16.0.")
+@click.option("--scenario", "pattern", default="*", metavar="GLOB", help="Only scenarios of these names.")
+@click.option(
+    "--baseline-sql",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="FOLDER",
+    help="Build the old cores from pgflow's released migrations (*_pgflow_*.sql) in this folder.",
+)
+@format_option("table", "json", "junit")
+@click.pass_context
+def replay(
+    ctx: click.Context,
+    kind: str,
+    pgmq: How | None,
+    release: str | None,
+    pattern: str,
+    baseline_sql: Path | None,
+    format_: str,
+) -> None:
+    """Take populated old databases through audit and upgrade, and compare with what must come of them.
+
+    Exits 0 when every scenario ends as expected, 3 when one differs, 1 when one could not be run.
+    """
+    from pgflow_migrate.replay import render, run
+    from pgflow_migrate.replay.scenario import load_all
+    from pgflow_migrate.replay.templates import Templates
+    from pgflow_migrate.servers import open_server
+
+    scenarios = load_all(resources.fixtures(), release, pattern)
+    done = 0
+
+    def show(result: Result) -> None:
+        nonlocal done
+        done += 1
+        line = f"[{done}/{len(scenarios)}] {result.id}: {result.outcome.value}"
+        click.echo(line, err=True)
+
+    with open_server(kind) as server:
+        click.echo(f"{len(scenarios)} scenarios on {server.label}", err=True)
+        templates = Templates(server, pgmq=pgmq, baseline_sql=baseline_sql)
+        report = run.replay(server, templates, scenarios, show)
+    if format_ == "table":
+        render.table(report, output.console())
+    else:
+        click.echo(render.as_json(report) if format_ == "json" else render.junit(report))
+    ctx.exit(report.exit_code)

@@ -1,0 +1,83 @@
+"""Queries on an upgraded database and what they must give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import psycopg
+
+from pgflow_migrate.replay.scenario import Check
+from pgflow_migrate.replay.work import work_off
+
+# Facts that hold in every upgraded database: each query counts the exceptions.
+_IDENTITY = {
+    "steps whose queue is not the canonical name of their flow": (
+        "select count(*) from pgflow.steps where queue_name is distinct from lower(flow_slug)"
+    ),
+    "tasks whose queue is not the canonical name of their flow": (
+        "select count(*) from pgflow.step_tasks where queue_name is distinct from lower(flow_slug)"
+    ),
+    "queue messages with more than one task": (
+        "select count(*) from (select from pgflow.step_tasks where message_id is not null"
+        " group by queue_name, message_id having count(*) > 1) several"
+    ),
+}
+
+
+def identity_differences(connection: psycopg.Connection[Any]) -> Iterator[str]:
+    """What contradicts queue identity, one sentence each."""
+    for words, query in _IDENTITY.items():
+        ((count,),) = _rows(connection, query)
+        if count:
+            yield f"There are {count} {words}."
+
+
+def check_differences(connection: psycopg.Connection[Any], check: Check) -> Iterator[str]:
+    """Run one check; yields a sentence when it does not give what it must."""
+    try:
+        if check.run:
+            connection.execute(check.run.encode())
+        for flow_slug in check.work_off:
+            work_off(connection, flow_slug)
+    except psycopg.Error as error:
+        yield f"Check {check.name!r} failed before its query: {error.sqlstate} {_first_line(error)}"
+        return
+    try:
+        rows = _rows(connection, check.query)
+    except psycopg.Error as error:
+        if error.sqlstate != check.sqlstate:
+            yield f"Check {check.name!r} failed with {error.sqlstate} {_first_line(error)}"
+        return
+    if check.sqlstate is not None:
+        yield f"Check {check.name!r} should fail with {check.sqlstate} and gave {len(rows)} rows."
+    elif rows != [list(row) for row in check.rows]:
+        yield f"Check {check.name!r} gave {rows}, not {[list(row) for row in check.rows]}."
+
+
+def _rows(connection: psycopg.Connection[Any], query: str) -> list[list[Any]]:
+    with connection.cursor(row_factory=psycopg.rows.tuple_row) as cursor:
+        cursor.execute(query.encode())
+        return [[_cell(value) for value in row] for row in cursor]
+
+
+def _cell(value: Any) -> Any:
+    """A value as TOML can write it: NULL as a text, numbers, texts, tables and lists as they are."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, dict):
+        return {key: _cell(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_cell(item) for item in value]
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, (UUID, date)):
+        return str(value)
+    return value
+
+
+def _first_line(error: psycopg.Error) -> str:
+    return str(error).partition("\n")[0]
