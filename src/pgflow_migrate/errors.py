@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import psycopg
+
     from pgflow_migrate.audit.findings import Finding
 
 EXIT_OK = 0
@@ -91,3 +93,34 @@ class FenceError(PgflowMigrateError):
     def __init__(self, message: str, remedy: str = "", blockers: tuple[Blocker, ...] = ()) -> None:
         super().__init__(message, remedy, tuple(str(blocker) for blocker in blockers))
         self.blockers = blockers
+
+
+class SqlFileError(PgflowMigrateError):
+    """A statement of a revision's SQL file failed.
+
+    Attributes:
+        revision: the revision's id.
+        file: the file's path below the revision's folder.
+        cause: what the server or psycopg said.
+    """
+
+    def __init__(self, revision: str, file: str, cause: psycopg.Error) -> None:
+        text = " ".join((cause.diag.message_primary or str(cause)).split())
+        super().__init__(
+            f"{revision}/{file} failed: {text}", " ".join((cause.diag.message_hint or "").split())
+        )
+        self.revision = revision
+        self.file = file
+        self.cause = cause
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C or a signal ended the work, which was rolled back.
+
+    A KeyboardInterrupt, so that code which expects one of a failing call does not take it for a failure.
+    """
+
+    def __init__(self, message: str, remedy: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy

@@ -6,9 +6,13 @@ what they mean to PostgreSQL, online and in the script that ``--sql`` prints.
 
 from __future__ import annotations
 
+import psycopg
+import sqlalchemy as sa
 from alembic import context, op
 
 from pgflow_migrate import resources
+from pgflow_migrate.errors import SqlFileError
+from pgflow_migrate.upgrade.progress import FileStarted, Listener, ignore
 
 
 def run_sql(revision: str, *names: str) -> None:
@@ -20,18 +24,29 @@ def run_sql(revision: str, *names: str) -> None:
 
     Raises:
         FileNotFoundError: a file is missing from the installation.
+        SqlFileError: a statement failed; names revision and file.
     """
     folder = resources.revision_sql(revision)
     for name in names:
         path = folder / (name if name.endswith(".sql") else f"{name}.sql")
-        statement = path.read_text(encoding="utf-8")
-        if context.is_offline_mode():
-            op.get_context().impl.static_output(f"-- {revision}/{path.relative_to(folder).as_posix()}\n{statement}")
-        else:
-            op.get_bind().exec_driver_sql(statement, execution_options={"no_parameters": True})
+        _run_file(revision, path.relative_to(folder).as_posix(), path.read_text(encoding="utf-8"))
 
 
 def run_folder(revision: str, folder: str) -> None:
     """Execute every file of ``alembic/sql/<revision>/<folder>/``, in name order."""
     for path in sorted((resources.revision_sql(revision) / folder).glob("*.sql")):
         run_sql(revision, f"{folder}/{path.name}")
+
+
+def _run_file(revision: str, file: str, statements: str) -> None:
+    if context.is_offline_mode():
+        op.get_context().impl.static_output(f"-- {revision}/{file}\n{statements}")
+        return
+    on_progress: Listener = context.config.attributes.get("on_progress", ignore)
+    on_progress(FileStarted(revision, file))
+    try:
+        op.get_bind().exec_driver_sql(statements, execution_options={"no_parameters": True})
+    except sa.exc.DBAPIError as error:
+        if isinstance(error.orig, psycopg.Error):
+            raise SqlFileError(revision, file, error.orig) from error
+        raise

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pgflow_migrate.cli import output
-from pgflow_migrate.cli.signals import Terminated
-from pgflow_migrate.errors import BlockedError, FenceError, PgflowMigrateError
+from pgflow_migrate.errors import BlockedError, FenceError, Interrupted, PgflowMigrateError
 
 if TYPE_CHECKING:
     from pgflow_migrate.audit.findings import Finding
@@ -36,9 +35,10 @@ def show(ctx: click.Context, error: BaseException) -> int:
 
 
 def _unexpected(error: BaseException) -> PgflowMigrateError:
+    if isinstance(error, Interrupted):
+        return PgflowMigrateError(error.message, error.remedy)
     if isinstance(error, KeyboardInterrupt):
-        by = error.signal_name if isinstance(error, Terminated) else "Ctrl-C"
-        return PgflowMigrateError(f"Interrupted by {by}.")
+        return PgflowMigrateError(f"Ended by {str(error) or 'Ctrl-C'}.")
     text = " ".join(str(error).split())
     return PgflowMigrateError(
         f"Unexpected {type(error).__name__}: {text}" if text else f"Unexpected {type(error).__name__}.",

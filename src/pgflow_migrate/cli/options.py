@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from pgflow_migrate import durations
 from pgflow_migrate.cli import output
 
 if TYPE_CHECKING:
@@ -17,9 +17,6 @@ else:
     _DurationType = click.ParamType  # generic in newer versions of click only
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
-
-_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
-_LONGEST = timedelta(milliseconds=2**31 - 1)  # PostgreSQL's own limit for a timeout
 
 
 def dsn_option(command: _Command) -> _Command:
@@ -56,15 +53,10 @@ class Duration(_DurationType):
     name = "duration"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
-        """Read ``value``; a duration that PostgreSQL would take for "no limit" is refused."""
+        """Read ``value``; see :func:`pgflow_migrate.durations.parse`."""
         if isinstance(value, timedelta):
             return value
-        match = re.fullmatch(r"\s*([0-9]{1,12}(?:\.[0-9]{1,6})?)\s*([a-z]+)\s*", str(value))
-        if not match or match[2] not in _SECONDS:
-            self.fail(
-                f"{value!r} is not a duration; write a number and one of {', '.join(_SECONDS)}.", param, ctx
-            )
-        seconds = float(match[1]) * _SECONDS[match[2]]
-        if not 0.001 <= seconds <= _LONGEST.total_seconds():
-            self.fail(f"{value!r} is out of range: from 1ms to {_LONGEST.days}d.", param, ctx)
-        return timedelta(seconds=seconds)
+        try:
+            return durations.parse(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)

@@ -11,11 +11,7 @@ from typing import NoReturn
 
 
 class Terminated(KeyboardInterrupt):
-    """A signal other than Ctrl-C asked the process to end. ``signal_name`` is SIGTERM or SIGHUP."""
-
-    def __init__(self, signal_name: str) -> None:
-        super().__init__(signal_name)
-        self.signal_name = signal_name
+    """A signal other than Ctrl-C asked the process to end; ``str()`` is its name."""
 
 
 def _raise(number: int, frame: FrameType | None) -> NoReturn:

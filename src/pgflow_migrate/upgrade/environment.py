@@ -1,49 +1,230 @@
-"""The Alembic environment: one transaction, one connection, the version table in schema pgflow_migrate."""
+"""The Alembic environment: one transaction, one connection, and the ledger kept with the version table.
+
+Whoever starts Alembic (``pgflow-migrate upgrade``, ``alembic -x dsn=… upgrade``, a test) comes through here,
+so that all of them leave the same behind. The config's attributes, all optional:
+
+    connection    SQLAlchemy connection, its transaction the caller's; else one of our own, from ``-x dsn=``
+    lock_timeout  timedelta; else ``-x lock_timeout=5s``, else 5 seconds
+    on_progress   told what happens, see :mod:`pgflow_migrate.upgrade.progress`
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import timedelta
+from logging.config import fileConfig
 from typing import Any
 
+import psycopg
 import sqlalchemy as sa
+from alembic.config import Config
 from alembic.runtime.environment import EnvironmentContext
-from sqlalchemy.engine import Connection
+from alembic.runtime.migration import MigrationContext, MigrationInfo, MigrationStep, RevisionStep
+from alembic.script import ScriptDirectory
 
-from pgflow_migrate import database
+from pgflow_migrate import database, durations
+from pgflow_migrate.errors import BlockedError, PgflowMigrateError
+from pgflow_migrate.releases import identify
+from pgflow_migrate.upgrade import failures, ledger, session
+from pgflow_migrate.upgrade.progress import Found, Listener, RevisionApplied, RevisionStarted, ignore
 
-SCHEMA = "pgflow_migrate"
 _CONFIGURE: dict[str, Any] = {
-    "version_table": "alembic_version",
-    "version_table_schema": SCHEMA,
+    "version_table": ledger.VERSION_TABLE,
+    "version_table_schema": ledger.SCHEMA,
     "transaction_per_migration": False,
 }
+_X_ARGUMENTS = ("dsn", "lock_timeout")
 
 
 def run_online(context: EnvironmentContext) -> None:
-    """Run the revisions on the caller's connection, else on one of our own from ``-x dsn=``."""
-    given = context.config.attributes.get("connection")
-    if given is not None:
-        _run(context, given)
-        return
-    dsn = database.resolve_dsn(context.get_x_argument(as_dictionary=True).get("dsn"), os.environ)
-    engine = database.engine(dsn)
-    try:
-        with engine.begin() as connection:
-            _run(context, connection)
-    finally:
-        engine.dispose()
+    """Run the command on the caller's connection, else on one of our own.
 
-
-def _run(context: EnvironmentContext, connection: Connection) -> None:
-    exists = connection.execute(sa.text("select 1 from pg_namespace where nspname = :n"), {"n": SCHEMA}).scalar()
-    if not exists:
-        connection.exec_driver_sql(f"create schema {SCHEMA}")
-    context.configure(connection=connection, **_CONFIGURE)
-    context.run_migrations()
+    Raises:
+        PgflowMigrateError: as :func:`pgflow_migrate.upgrade.run.upgrade`; under the ``alembic`` command it is
+            printed instead and ends the process with its exit code.
+    """
+    with _under_alembic_command(context.config):
+        given = context.config.attributes.get("connection")
+        if given is not None:
+            _run(context, given)
+            return
+        dsn = database.resolve_dsn(_x_arguments(context).get("dsn"), os.environ)
+        engine = database.engine(dsn)
+        try:
+            with failures.explained(dsn, _lock_timeout(context)), engine.begin() as connection:
+                _run(context, connection)
+        finally:
+            engine.dispose()
 
 
 def run_offline(context: EnvironmentContext) -> None:
-    """Print the revisions as one script."""
-    context.configure(dialect_name="postgresql", as_sql=True, dialect_opts={"paramstyle": "named"}, **_CONFIGURE)
-    with context.begin_transaction():
+    """Print the revisions as one script: settings, ledger, revisions, versions, in one transaction."""
+    with _under_alembic_command(context.config):
+        context.configure(
+            dialect_name="postgresql",
+            as_sql=True,
+            dialect_opts={"paramstyle": "named"},
+            on_version_apply=_record_offline,
+            **_CONFIGURE,
+        )
+        migration = context.get_context()
+        with context.begin_transaction():
+            write = migration.impl.static_output
+            write(session.script(_lock_timeout(context)))
+            write(ledger.CREATE)
+            for start in migration.get_current_heads():
+                write(ledger.start_at(start, _ancestors(context.script, [start])))
+            context.run_migrations()
+
+
+def _run(context: EnvironmentContext, connection: sa.Connection) -> None:
+    """Do what the Alembic command is for, in the transaction of ``connection``."""
+    on_progress: Listener = context.config.attributes.get("on_progress", ignore)
+    recorder = _Recorder(on_progress)
+    context.configure(connection=connection, on_version_apply=recorder, **_CONFIGURE)
+    migration = context.get_context()
+    driver = connection.connection.driver_connection
+    if not isinstance(driver, psycopg.Connection):
+        raise PgflowMigrateError("The connection is not psycopg's.", 'Make it with "postgresql+psycopg://".')
+    known = [script.revision for script in context.script.walk_revisions()]
+
+    if migration.opts.get("dont_mutate"):  # alembic current, alembic check
+        ledger.refuse_newer(ledger.versions(driver), known)
         context.run_migrations()
+        return
+
+    session.prepare(driver, _lock_timeout(context), on_progress)
+    ledger.create(driver)
+    ledger.adopt_renamed(driver)
+    recorded = ledger.entries(driver)
+    versions = ledger.versions(driver)
+    ledger.refuse_newer([*versions, *(entry.name for entry in recorded)], known)
+    ledger.refuse_changed(recorded)
+
+    steps: list[MigrationStep] = list(migration.opts["fn"](versions, migration))  # planning changes nothing
+    _refuse_downgrade(steps)
+    if not any(_is_stamp(step) for step in steps):
+        found = _found(versions) if versions else _adopt(context, driver)
+        on_progress(found)
+        if found.revision is not None and versions != (found.revision,):
+            steps = list(migration.opts["fn"]((found.revision,), migration))
+    recorder.start([step.revision.revision for step in steps if isinstance(step, RevisionStep)])
+    context.run_migrations()
+
+
+class _Recorder:
+    """Alembic's on_version_apply: keeps the ledger in step with the version table, and tells the listener."""
+
+    def __init__(self, on_progress: Listener) -> None:
+        self._on_progress = on_progress
+        self._total = 0
+        self._waiting: list[str] = []
+        self._started = 0.0
+
+    def start(self, revisions: list[str]) -> None:
+        """``revisions`` are about to run."""
+        self._total = len(revisions)
+        self._waiting = revisions
+        self._begin()
+
+    def _begin(self) -> None:
+        if self._waiting:
+            number = self._total - len(self._waiting) + 1
+            self._on_progress(RevisionStarted(self._waiting[0], number, self._total))
+            self._started = time.monotonic()
+
+    def __call__(
+        self, ctx: MigrationContext, step: MigrationInfo, heads: Collection[Any], run_args: Mapping[str, Any]
+    ) -> None:
+        """A step has run, and the version table says so."""
+        assert ctx.connection is not None and ctx.script is not None  # noqa: S101, PT018 - configured above
+        statements = ledger.record(_ancestors(ctx.script, heads))
+        ctx.connection.exec_driver_sql(statements, execution_options={"no_parameters": True})
+        if self._waiting:
+            self._on_progress(RevisionApplied(self._waiting.pop(0), time.monotonic() - self._started))
+            self._begin()
+
+
+def _is_stamp(step: MigrationStep) -> bool:
+    return not isinstance(step, RevisionStep)
+
+
+def _refuse_downgrade(steps: Sequence[MigrationStep]) -> None:
+    if any(step.is_downgrade and not _is_stamp(step) for step in steps):
+        raise PgflowMigrateError(
+            "There is no downgrade: data that only the newer schema can hold would be lost.",
+            "Restore the backup that was taken before the upgrade.",
+        )
+
+
+def _adopt(context: EnvironmentContext, connection: psycopg.Connection[Any]) -> Found:
+    """Identify a database that has no version yet, and give it the version of its release."""
+    found = identify.identify(connection)
+    if found.empty:
+        return Found(None, None, recorded=False)
+    if found.revision is None:
+        raise identify.unknown_release(found)
+    context.get_context().stamp(context.script, found.revision)
+    connection.execute(ledger.record(_ancestors(context.script, [found.revision])).encode())
+    return Found(found.release, found.revision, recorded=False)
+
+
+def _found(versions: Sequence[str]) -> Found:
+    return Found(identify.release_of(versions[0]), versions[0], recorded=True)
+
+
+def _record_offline(
+    ctx: MigrationContext, step: MigrationInfo, heads: Collection[Any], run_args: Mapping[str, Any]
+) -> None:
+    """Keep the ledger in step, in the script."""
+    assert ctx.script is not None  # noqa: S101 - configured by us
+    ctx.impl.static_output(ledger.record(_ancestors(ctx.script, heads)))
+
+
+def _ancestors(script: ScriptDirectory, heads: Collection[str]) -> list[str]:
+    """The revisions up to and including ``heads``, the oldest first."""
+    return [found.revision for found in script.iterate_revisions(tuple(heads), "base")][::-1] if heads else []
+
+
+def _x_arguments(context: EnvironmentContext) -> dict[str, str]:
+    arguments = context.get_x_argument(as_dictionary=True)
+    unknown = sorted(set(arguments) - set(_X_ARGUMENTS))
+    if unknown:
+        # Else -x dns=… would quietly upgrade whatever DATABASE_URL names.
+        raise PgflowMigrateError(
+            f'There is no -x argument "{unknown[0]}".', "There are -x dsn= and -x lock_timeout=."
+        )
+    return arguments
+
+
+def _lock_timeout(context: EnvironmentContext) -> timedelta:
+    given: timedelta | None = context.config.attributes.get("lock_timeout")
+    if given is not None:
+        return given
+    text = _x_arguments(context).get("lock_timeout")
+    try:
+        return durations.parse(text) if text else session.DEFAULT_LOCK_TIMEOUT
+    except ValueError as error:
+        raise PgflowMigrateError(f"-x lock_timeout: {error}") from None
+
+
+@contextlib.contextmanager
+def _under_alembic_command(config: Config) -> Iterator[None]:
+    """Under the ``alembic`` command, log as its ini file says, and show errors as our own command does."""
+    if config.cmd_opts is None:
+        yield
+        return
+    if config.config_file_name:
+        fileConfig(config.config_file_name, disable_existing_loggers=False)
+    try:
+        yield
+    except PgflowMigrateError as error:
+        findings = error.findings if isinstance(error, BlockedError) else ()
+        details = [*error.details, *(f"{finding.code}: {finding.hint}" for finding in findings)]
+        lines = [f"error: {error.message}", *(f"  {detail}" for detail in details), error.remedy]
+        print("\n".join(line for line in lines if line), file=sys.stderr)
+        raise SystemExit(error.exit_code) from None

@@ -1,0 +1,156 @@
+"""Why an upgrade stopped, in the words of the toolkit: from SQLSTATEs to errors with an exit code."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import sqlalchemy as sa
+from alembic.util import CommandError
+from psycopg.rows import dict_row
+
+from pgflow_migrate import audit, database
+from pgflow_migrate.errors import BlockedError, Blocker, FenceError, PgflowMigrateError, SqlFileError
+
+UNCHANGED = "The database is unchanged."
+
+_BLOCKED = "PF001"  # raised by the preflight, with the findings in its detail
+
+_BLOCKERS = """
+select a.pid, coalesce(a.application_name, '') as application, coalesce(a.state, '') as state,
+  extract(epoch from clock_timestamp() - a.query_start)::float8 as query_age,
+  array_agg(distinct l.relation::regclass::text) as holds
+from pg_catalog.pg_locks l
+join pg_catalog.pg_stat_activity a on a.pid = l.pid
+join pg_catalog.pg_class c on c.oid = l.relation
+where l.locktype = 'relation' and l.granted and a.pid <> pg_backend_pid() and c.relkind in ('r', 'p')
+  and l.database = (select d.oid from pg_catalog.pg_database d where d.datname = current_database())
+  and c.relnamespace in (
+    select n.oid from pg_catalog.pg_namespace n where n.nspname in ('pgflow', 'pgmq', 'pgflow_migrate')
+  )
+group by a.pid, a.application_name, a.state, a.query_start
+order by a.query_start
+limit 20
+"""
+
+# Who owns what the upgrade has to change, as far as we do not have the rights of that role.
+_OWNERS = """
+with owned as (
+  select n.nspowner as owner from pg_catalog.pg_namespace n where n.nspname = 'pgflow'
+  union all
+  select c.relowner from pg_catalog.pg_class c
+  where c.relnamespace = (select n.oid from pg_catalog.pg_namespace n where n.nspname = 'pgflow')
+    and c.relkind in ('r', 'p')
+  union all
+  select p.proowner from pg_catalog.pg_proc p
+  where p.pronamespace = (select n.oid from pg_catalog.pg_namespace n where n.nspname = 'pgflow')
+)
+select current_user::text as role, pg_catalog.pg_get_userbyid(o.owner)::text as owner,
+  pg_catalog.pg_has_role(o.owner, 'member') as member
+from owned o
+where not pg_catalog.pg_has_role(o.owner, 'usage')
+group by o.owner
+order by count(*) desc, 2
+"""
+
+
+@contextlib.contextmanager
+def explained(dsn: str, lock_timeout: timedelta) -> Iterator[None]:
+    """Within it, what the server, psycopg or Alembic raise becomes one of the toolkit's errors.
+
+    To be put around the transaction, so that it is rolled back by then.
+
+    Args:
+        dsn: to ask the server who blocks, or who owns what, once more.
+        lock_timeout: the bound that was set, for the message.
+    """
+    try:
+        yield
+    except SqlFileError as error:
+        raise _explain(error.cause, error, dsn, lock_timeout) from error
+    except sa.exc.DBAPIError as error:
+        if not isinstance(error.orig, psycopg.Error):
+            raise
+        raise _explain(error.orig, None, dsn, lock_timeout) from error
+    except psycopg.Error as error:
+        raise _explain(error, None, dsn, lock_timeout) from error
+    except CommandError as error:
+        raise PgflowMigrateError(f"{str(error).rstrip('.')}.") from error
+
+
+def _explain(
+    error: psycopg.Error, failed: SqlFileError | None, dsn: str, lock_timeout: timedelta
+) -> PgflowMigrateError:
+    at = f"{failed.revision}/{failed.file}" if failed else "before the first revision"
+    if isinstance(error, (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected)):
+        return FenceError(
+            f"The locks for the upgrade were not obtained within {lock_timeout.total_seconds():g} s ({at}).",
+            f"{UNCHANGED} It is safe to repeat; pause workers and producers, or raise --lock-timeout.",
+            _blockers(dsn),
+        )
+    if error.sqlstate == _BLOCKED:
+        findings = audit.findings_from_error(error)
+        return BlockedError(
+            f"The preflight found {len(findings)} thing{'' if len(findings) == 1 else 's'} to mend first.",
+            f"{UNCHANGED} Mend them as their hints say, then repeat.",
+            findings,
+        )
+    if isinstance(error, psycopg.errors.InsufficientPrivilege):
+        return _not_entitled(error, at, dsn)
+    if error.sqlstate is None or isinstance(error, psycopg.errors.OperatorIntervention):
+        # No COMMIT was sent, so the server rolls back by itself.
+        return PgflowMigrateError(
+            f"The server ended the upgrade ({at}): {_text(error)}.", f"{UNCHANGED} It is safe to repeat."
+        )
+    hint = _line(error.diag.message_hint or "")
+    return PgflowMigrateError(
+        f"The upgrade failed ({at}): {_text(error)} (SQLSTATE {error.sqlstate}).",
+        f"{UNCHANGED} {hint}".rstrip(),
+        tuple(_line(line) for line in (error.diag.message_detail or "").splitlines()[:20]),
+    )
+
+
+def _not_entitled(error: psycopg.Error, at: str, dsn: str) -> PgflowMigrateError:
+    others = _ask(dsn, _OWNERS)
+    if not others:
+        return PgflowMigrateError(
+            f"The role lacks a right ({at}): {_text(error)}.",
+            f"{UNCHANGED} The upgrade needs the owner of schema pgflow, CREATE on the database and the rights"
+            " on PGMQ that pgflow has.",
+        )
+    role, owner = others[0]["role"], others[0]["owner"]
+    way = (
+        f"add options='-c role={owner}' to the connection string (it is a member of that role)"
+        if others[0]["member"]
+        else f'connect as "{owner}", or grant it: grant "{owner}" to "{role}"'
+    )
+    also = "".join(f', "{other["owner"]}"' for other in others[1:])
+    return PgflowMigrateError(
+        f'Role "{role}" may not change schema pgflow, which is owned by "{owner}"{also} ({_text(error)}).',
+        f"{UNCHANGED} To run it with the owner's rights, {way}.",
+    )
+
+
+def _blockers(dsn: str) -> tuple[Blocker, ...]:
+    rows = _ask(dsn, _BLOCKERS)
+    return tuple(Blocker(**{**row, "holds": tuple(row["holds"])}) for row in rows)
+
+
+def _ask(dsn: str, query: str) -> list[dict[str, Any]]:
+    """Rows from a connection of its own; none when it cannot be had: this only adds to an error."""
+    try:
+        with database.connect(dsn, read_only=True) as connection:
+            return connection.cursor(row_factory=dict_row).execute(query.encode()).fetchall()
+    except (psycopg.Error, PgflowMigrateError):
+        return []
+
+
+def _text(error: psycopg.Error) -> str:
+    return _line(error.diag.message_primary or str(error)).rstrip(".")
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())

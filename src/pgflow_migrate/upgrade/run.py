@@ -1,0 +1,165 @@
+"""The upgrade: all revisions in one transaction, or nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+import psycopg
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+
+from pgflow_migrate import database, resources
+from pgflow_migrate.errors import Interrupted, PgflowMigrateError
+from pgflow_migrate.upgrade import failures
+from pgflow_migrate.upgrade.progress import Event, Found, Listener, RevisionApplied, ignore
+from pgflow_migrate.upgrade.session import DEFAULT_LOCK_TIMEOUT
+
+_BACKFILLING = "queue_identity"
+
+
+@dataclass(frozen=True)
+class Applied:
+    """A revision that was applied, and how long that took in seconds."""
+
+    revision: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Backfilled:
+    """How many rows got their queue's name."""
+
+    steps: int
+    tasks: int
+
+
+@dataclass(frozen=True)
+class UpgradeResult:
+    """What an upgrade did, committed.
+
+    Attributes:
+        from_release: the release before, such as ``0.16.0``; None where there was no pgflow.
+        revision: where the database is now; None where a target below everything was given.
+        applied: the revisions that ran, in order.
+        already_current: whether there was nothing to do.
+        backfilled: the rows that queue_identity gave a queue, or None when it did not run.
+    """
+
+    from_release: str | None
+    revision: str | None
+    applied: tuple[Applied, ...]
+    already_current: bool
+    backfilled: Backfilled | None
+
+
+class _Listening:
+    """Passes events on and keeps those that the result is made of."""
+
+    def __init__(self, on_progress: Listener) -> None:
+        self._on_progress = on_progress
+        self.found = Found(None, None, recorded=False)
+        self.applied: list[Applied] = []
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, Found):
+            self.found = event
+        elif isinstance(event, RevisionApplied):
+            self.applied.append(Applied(event.revision, event.seconds))
+        self._on_progress(event)
+
+
+def upgrade(
+    dsn: str,
+    target: str = "head",
+    *,
+    lock_timeout: timedelta = DEFAULT_LOCK_TIMEOUT,
+    on_progress: Listener = ignore,
+) -> UpgradeResult:
+    """Take a database of any known release, or one without pgflow, up to ``target``, in one transaction.
+
+    Args:
+        dsn: a connection string in any spelling.
+        target: a revision as Alembic names them.
+        lock_timeout: the longest wait for a lock, above zero.
+        on_progress: called with each :data:`~pgflow_migrate.upgrade.progress.Event`, in this thread.
+
+    Raises:
+        BlockedError: the preflight found what must be mended first, or an applied revision was changed.
+        FenceError: the locks were not obtained in time.
+        PgflowMigrateError: it could not run: connection, rights, an unknown release, a failing statement.
+        Interrupted: a KeyboardInterrupt came, and what was running has been cancelled.
+
+    After each of them the database is as it was before. (An interrupt during the COMMIT itself comes too late
+    when the server has committed: then there is a result.)
+    """
+    listening = _Listening(on_progress)
+    engine = database.engine(dsn)
+    try:
+        with failures.explained(dsn, lock_timeout), engine.connect() as connection:
+            result = _migrate(connection, target, lock_timeout, listening)
+            _commit(connection, dsn)
+            return result
+    except KeyboardInterrupt as interrupt:
+        raise Interrupted(
+            f"{_who(interrupt)} ended the upgrade; what was running was cancelled and rolled back.",
+            f"{failures.UNCHANGED} It is safe to repeat.",
+        ) from interrupt
+    finally:
+        engine.dispose()
+
+
+def _migrate(
+    connection: sa.Connection, target: str, lock_timeout: timedelta, listening: _Listening
+) -> UpgradeResult:
+    config = Config(str(resources.alembic_ini()))
+    config.attributes.update(connection=connection, lock_timeout=lock_timeout, on_progress=listening)
+    command.upgrade(config, target)
+    applied = tuple(listening.applied)
+    return UpgradeResult(
+        from_release=listening.found.release,
+        revision=applied[-1].revision if applied else listening.found.revision,
+        applied=applied,
+        already_current=not applied,
+        backfilled=_backfilled(connection) if any(one.revision == _BACKFILLING for one in applied) else None,
+    )
+
+
+def _backfilled(connection: sa.Connection) -> Backfilled:
+    counts = "select (select count(*) from pgflow.steps), (select count(*) from pgflow.step_tasks)"
+    steps, tasks = connection.exec_driver_sql(counts).one()
+    return Backfilled(steps, tasks)
+
+
+def _commit(connection: sa.Connection, dsn: str) -> None:
+    """Commit; when the answer is lost or an interrupt comes in between, find out what became of it."""
+    transaction = connection.exec_driver_sql("select txid_current_if_assigned()").scalar()
+    try:
+        connection.commit()
+    except (KeyboardInterrupt, sa.exc.DBAPIError, psycopg.Error) as error:
+        outcome = _outcome(dsn, transaction)
+        if outcome == "committed":
+            return
+        if outcome != "aborted":
+            raise PgflowMigrateError(
+                "The connection was lost during COMMIT, and whether it took effect could not be found out.",
+                "Run pgflow-migrate status: the upgrade is there as a whole or not at all.",
+            ) from error
+        raise
+
+
+def _outcome(dsn: str, transaction: int | None) -> str:
+    """``committed``, ``aborted`` or ``unknown``. A transaction without an id has changed nothing."""
+    if transaction is None:
+        return "aborted"
+    try:
+        with database.connect(dsn, read_only=True) as connection:
+            row = connection.execute("select txid_status(%s)", (transaction,)).fetchone()
+    except (psycopg.Error, PgflowMigrateError):
+        return "unknown"
+    return str(row[0]) if row else "unknown"
+
+
+def _who(interrupt: KeyboardInterrupt) -> str:
+    return str(interrupt) or "Ctrl-C"

@@ -1,0 +1,5 @@
+-- Settings of the upgrade's transaction; nothing outlives it. A hosted server's limits for ordinary statements
+-- would stop a rewrite half way. transaction_timeout exists from PostgreSQL 17 on.
+select pg_catalog.set_config(s.name, '0', true)
+from pg_catalog.pg_settings s
+where s.name in ('statement_timeout', 'idle_in_transaction_session_timeout', 'transaction_timeout');

@@ -1,0 +1,27 @@
+-- This script starts from the revision that pgflow_migrate.start_at names. A database that records none is
+-- taken to be there (the preflight looks again); one that records another is refused.
+do $start$
+declare
+  wanted constant text := current_setting('pgflow_migrate.start_at');
+  recorded text[];
+begin
+  if not exists (
+    select from pg_catalog.pg_class c
+    join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+    where n.nspname = 'pgflow_migrate' and c.relname = 'alembic_version'
+  ) then
+    create table pgflow_migrate.alembic_version (
+      version_num varchar(32) not null,
+      constraint alembic_version_pkc primary key (version_num)
+    );
+  end if;
+  select coalesce(array_agg(v.version_num::text), '{}') into recorded from pgflow_migrate.alembic_version v;
+  if recorded = '{}' then
+    insert into pgflow_migrate.alembic_version (version_num) values (wanted);
+  elsif recorded <> array[wanted] then
+    raise exception 'this script starts from revision %, but the database is at %',
+      wanted, array_to_string(recorded, ', ')
+      using hint = 'Make a script that starts from where the database is.';
+  end if;
+end;
+$start$;
