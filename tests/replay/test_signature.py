@@ -22,11 +22,6 @@ create type public.colour as enum ('red');
 """
 
 
-@pytest.fixture(scope="module")
-def described() -> str:
-    return SETUP
-
-
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
@@ -94,7 +89,7 @@ def described() -> str:
         ),
         ("grant select on pgflow.runs to public", ["table pgflow.runs: relation changed"]),
         ("grant usage on schema pgflow to public", ["schema pgflow: owner and privileges changed"]),
-        ("comment on table pgflow.runs is 'hello'", ["table pgflow.runs: comment 0 is new"]),
+        ("comment on table pgflow.runs is 'hello'", ["table pgflow.runs: comment 0 changed"]),
         ("alter table pgflow.runs enable row level security", ["table pgflow.runs: relation changed"]),
         ("create policy p on pgflow.runs using (true)", ["table pgflow.runs: policy p is new"]),
         (
@@ -121,7 +116,7 @@ def described() -> str:
         ),
         ("select cron.schedule('mine', '* * * * *', 'select 1')", ["table cron.job"]),
         ("vacuum full pgflow.flows", ["table pgflow.flows: relation changed"]),
-        ("create schema pgflow_migrate_x", []),
+        ("create schema left_over", ["schema left_over: exists is new"]),
         (
             "select pgmq.drop_queue('Orders')",
             [
@@ -143,7 +138,6 @@ def test_a_change_is_seen_and_named(
         found = differences(before, signature.take(connection))
     for text in expected:
         assert any(sentence.startswith(text) for sentence in found), found
-    assert bool(found) == bool(expected)
     assert "secret" not in repr(found)
 
 

@@ -1,4 +1,4 @@
-"""Every catalogue fact about the objects of some schemas, as text that can be compared.
+"""Which schemas there are, and every catalogue fact about the objects of some, as text that can be compared.
 
 More than a release's snapshot holds: owners, privileges, comments, storage options, extension membership and
 the file that a table is stored in, so that nothing an audit or a failed upgrade might leave behind escapes.
@@ -31,6 +31,9 @@ with wanted as (
   from pg_catalog.pg_type t join wanted w on w.oid = t.typnamespace
   where t.typtype in ('e', 'd', 'r')
 )
+select 'schema ' || nspname, 'exists', null
+from pg_catalog.pg_namespace where nspname !~ '^pg_(temp|toast)'
+union all
 select 'schema ' || w.nspname, 'owner and privileges',
   pg_catalog.concat_ws(' ', n.nspowner::regrole, n.nspacl::text)
 from wanted w join pg_catalog.pg_namespace n on n.oid = w.oid

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from alembic.config import Config
 from pgflow_migrate import database, resources
 from pgflow_migrate.replay import baseline
 from pgflow_migrate.servers import How, Server, install_pgmq, install_surroundings, pgmq_as_extension
+
+_numbers = itertools.count(1)
 
 
 class Templates:
@@ -30,8 +33,8 @@ class Templates:
         self._server = server
         self._pgmq = pgmq
         self._baseline_sql = baseline_sql
-        # Several kinds may be in use on one server.
-        self._prefix = "_".join(filter(None, ["template", pgmq, "baseline" if baseline_sql else None]))
+        # Several sets of templates may be in use on one server.
+        self._prefix = f"template_{next(_numbers)}"
         self._built: dict[str, str] = {}
 
     @property
