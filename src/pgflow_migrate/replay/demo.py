@@ -38,6 +38,10 @@ select flow_slug, queue_name, count(*), count(*) filter (where status in ('queue
 from pgflow.step_tasks group by 1, 2 order by 1
 """
 
+_RUNS = "select status, count(*) from pgflow.runs where flow_slug = 'orderIntake' group by 1"
+
+_QUEUE = "select (select count(*) from pgmq.q_orderintake), (select count(*) from pgmq.a_orderintake)"
+
 
 @dataclass(frozen=True)
 class Verification:
@@ -147,7 +151,9 @@ class _Demonstrator:
 
         self._audience.chapter("An upgrade that is not safe is refused")
         refused = self._refused()
-        self._verify("The refused upgrade changes nothing", differences(found, signature.take(self._connection)))
+        self._verify(
+            "The refused upgrade changes nothing", differences(found, signature.take(self._connection))
+        )
 
         self._audience.chapter("The operator decides and mends; the audit is clean")
         self._audience.statements((_STORY / "mend.sql").read_text(encoding="utf-8"))
@@ -168,7 +174,9 @@ class _Demonstrator:
             history_differences(before, after),
             f"{sum(len(rows.rows) for rows in before.tables.values()):,} rows compared, column by column",
         )
-        self._verify("Every step and task carries its canonical queue", tuple(identity_differences(self._connection)))
+        self._verify(
+            "Every step and task carries its canonical queue", tuple(identity_differences(self._connection))
+        )
         self._verify_messages()
         again = upgrade(self._dsn)
         self._verify("A second upgrade has nothing to do", () if again.already_current else ("it ran again",))
@@ -202,12 +210,8 @@ class _Demonstrator:
 
     def _verify_work(self) -> None:
         tasks = work_off(self._connection, FLOW)
-        statuses = dict(
-            self._rows(f"select status, count(*) from pgflow.runs where flow_slug = '{FLOW}' group by 1")
-        )
-        ((left, archived),) = self._rows(
-            "select (select count(*) from pgmq.q_orderintake), (select count(*) from pgmq.a_orderintake)"
-        )
+        statuses = dict(self._rows(_RUNS))
+        ((left, archived),) = self._rows(_QUEUE)
         self._verify(
             f"All runs of {FLOW} complete",
             () if set(statuses) == {"completed"} else (f"runs: {statuses}",),

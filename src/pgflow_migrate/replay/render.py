@@ -40,8 +40,8 @@ def table(report: Report, console: Console) -> None:
         if result.details:
             console.print(Text(f"\n{result.id}: {result.outcome.value}", style=_STYLES[result.outcome]))
             for detail in result.details:
-                console.print(Text(f"  {detail}"))
-    console.print(Text(f"\n{summary(report)}"))
+                console.print(Text(f"  {_printable(detail)}"), soft_wrap=True)
+    console.print(Text(f"\n{summary(report)}"), soft_wrap=True)
 
 
 def summary(report: Report) -> str:
@@ -101,7 +101,7 @@ def junit(report: Report) -> str:
 
 
 def _printable(text: str) -> str:
-    """XML 1.0 has no way to write most control characters."""
+    """Without control characters: XML 1.0 cannot write them, and a terminal would obey them."""
     return "".join(
         char if char.isprintable() or char in "\n\t" else "\N{REPLACEMENT CHARACTER}" for char in text
     )

@@ -1,0 +1,108 @@
+"""``demo``: audit and upgrade shown on an embedded PostgreSQL."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from pgflow_migrate.cli import output
+from pgflow_migrate.cli.options import format_option
+from pgflow_migrate.errors import EXIT_BLOCKED, EXIT_OK
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from pgflow_migrate.audit.findings import AuditReport
+    from pgflow_migrate.errors import BlockedError
+    from pgflow_migrate.replay.demo import Routed, Verification
+    from pgflow_migrate.upgrade.progress import Event
+    from pgflow_migrate.upgrade.run import UpgradeResult
+
+
+@click.command()
+@format_option("table", "json")
+@click.pass_context
+def demo(ctx: click.Context, format_: str) -> None:
+    """Show audit and upgrade on an embedded PostgreSQL, and check by SQL what they promise.
+
+    Starts a server of its own, fills a 0.16.0 database with work in flight, audits, mends, upgrades and lets
+    the work go on; then everything is deleted. Takes some seconds. Exits 0 when every promise was kept, else 3.
+    """
+    from pgflow_migrate.replay.demo import demonstrate
+    from pgflow_migrate.replay.templates import Templates
+    from pgflow_migrate.servers import open_server
+
+    started = time.perf_counter()
+    narrator = _Narrator(output.console(stderr=format_ == "json"))
+    narrator.say("Starting PostgreSQL 18 and building pgflow 0.16.0 in it")
+    with open_server("embedded:18") as server:
+        dsn = Templates(server).clone("core_0_16_0", "demo")
+        told = demonstrate(dsn, narrator)
+    seconds = time.perf_counter() - started
+    kept = sum(verification.kept for verification in told.verifications)
+    narrator.end(
+        f"{kept} of {len(told.verifications)} promises kept, in {seconds:.0f} s. Nothing is left behind."
+    )
+    if format_ == "json":
+        output.print_json({"kept": told.kept, "seconds": round(seconds, 3), **output.plain(told)})
+    ctx.exit(EXIT_OK if told.kept else EXIT_BLOCKED)
+
+
+class _Narrator:
+    """Prints the story as it happens."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._chapters = 0
+
+    def say(self, text: str) -> None:
+        self._console.print(text, markup=False, soft_wrap=True)
+
+    def end(self, text: str) -> None:
+        self._console.print(f"\n{text}", style="bold", markup=False, soft_wrap=True)
+
+    def chapter(self, title: str) -> None:
+        self._chapters += 1
+        self._console.print(f"\n{self._chapters}. {title}", style="bold cyan", markup=False, soft_wrap=True)
+
+    def audited(self, report: AuditReport) -> None:
+        from pgflow_migrate.audit import render
+
+        render.table(report, self._console)
+
+    def statements(self, text: str) -> None:
+        for line in text.rstrip().splitlines():
+            self._console.print(f"   {line}", style="dim", markup=False, soft_wrap=True)
+
+    def refused(self, error: BlockedError) -> None:
+        self._console.print(f"   refused: {error}", style="yellow", markup=False, soft_wrap=True)
+
+    def progress(self, event: Event) -> None:
+        from pgflow_migrate.cli import progress
+
+        self.say(f"   {progress.line(event)}")
+
+    def upgraded(self, result: UpgradeResult, routed: tuple[Routed, ...]) -> None:
+        from rich.table import Table
+
+        seconds = sum(applied.seconds for applied in result.applied)
+        self.say(f"   committed: {result.from_release} is now {result.revision}, in {seconds:.2f} s")
+        lines = Table(box=None, pad_edge=False, header_style="bold")
+        for heading in ("   flow_slug", "queue_name"):
+            lines.add_column(heading)
+        for heading in ("tasks", "unfinished"):
+            lines.add_column(heading, justify="right")
+        for flow in routed:
+            lines.add_row(f"   {flow.flow_slug}", flow.queue_name, str(flow.tasks), str(flow.unfinished))
+        self._console.print(lines)
+
+    def verified(self, verification: Verification) -> None:
+        from rich.text import Text
+
+        mark = (
+            Text("   ok      ", style="green") if verification.kept else Text("   BROKEN  ", style="bold red")
+        )
+        found = f" ({verification.found})" if verification.found else ""
+        self._console.print(mark + Text(verification.promise) + Text(found, style="dim"), soft_wrap=True)

@@ -1,0 +1,90 @@
+"""A report as table, JSON and JUnit XML."""
+
+from __future__ import annotations
+
+import io
+import json
+from xml.etree import ElementTree as Xml
+
+import pytest
+from rich.console import Console
+
+from pgflow_migrate.replay import render
+from pgflow_migrate.replay.results import Outcome, Report, Result
+
+GOOD = Result("0.16.0", "good", Outcome.AS_EXPECTED, (), 0.25)
+BAD = Result("0.16.0", "bad", Outcome.DIFFERS, ("The audit lacks [x] & <y>.", "A second\x1b thing."), 0.5)
+SKIPPED = Result("0.15.0", "left_out", Outcome.SKIPPED, ("It needs PGMQ as extension; here it is sql.",), 0)
+BROKEN = Result("0.15.0", "broken", Outcome.COULD_NOT_RUN, ("populate.sql failed",), 0)
+REPORT = Report("embedded-18", "sql", (GOOD, BAD, SKIPPED, BROKEN))
+
+
+def test_the_table_names_each_scenario_and_what_differs() -> None:
+    out = io.StringIO()
+    render.table(REPORT, Console(file=out, width=60))
+    assert [line.rstrip() for line in out.getvalue().splitlines()] == [
+        "release  scenario  outcome        seconds",
+        "0.16.0   good      as expected       0.25",
+        "0.16.0   bad       differs           0.50",
+        "0.15.0   left_out  skipped           0.00",
+        "0.15.0   broken    could not run     0.00",
+        "",
+        "0.16.0/bad: differs",
+        "  The audit lacks [x] & <y>.",
+        "  A second\N{REPLACEMENT CHARACTER} thing.",
+        "",
+        "0.15.0/left_out: skipped",
+        "  It needs PGMQ as extension; here it is sql.",
+        "",
+        "0.15.0/broken: could not run",
+        "  populate.sql failed",
+        "",
+        "4 scenarios on embedded-18 with PGMQ as sql: 1 as expected, 1 differs, 1 skipped, 1 could not run.",
+    ]
+
+
+def test_json_is_one_document_with_every_figure() -> None:
+    document = json.loads(render.as_json(REPORT))
+    assert document["server"] == "embedded-18"
+    assert document["pgmq"] == "sql"
+    assert document["exit_code"] == 3
+    assert document["counts"] == {"as expected": 1, "differs": 1, "skipped": 1, "could not run": 1}
+    assert document["seconds"] == 0.75
+    assert document["scenarios"][1] == {
+        "release": "0.16.0",
+        "name": "bad",
+        "outcome": "differs",
+        "details": list(BAD.details),
+        "seconds": 0.5,
+    }
+
+
+def test_junit_has_failures_errors_and_skips_and_is_xml_whatever_the_texts_hold() -> None:
+    suite = Xml.fromstring(render.junit(REPORT))  # noqa: S314 - our own document
+    assert suite.attrib == {
+        "name": "replay on embedded-18 with PGMQ as sql",
+        "tests": "4",
+        "failures": "1",
+        "errors": "1",
+        "skipped": "1",
+        "time": "0.750",
+    }
+    cases = {case.attrib["name"]: case for case in suite}
+    assert cases["good"].attrib == {"classname": "replay.0.16.0", "name": "good", "time": "0.250"}
+    assert list(cases["good"]) == []
+    (failure,) = cases["bad"]
+    assert failure.tag == "failure"
+    assert failure.attrib["message"] == "The audit lacks [x] & <y>."
+    assert failure.text == "The audit lacks [x] & <y>.\nA second\N{REPLACEMENT CHARACTER} thing."
+    assert [child.tag for child in cases["left_out"]] == ["skipped"]
+    assert [child.tag for child in cases["broken"]] == ["error"]
+
+
+@pytest.mark.parametrize(
+    ("results", "code"),
+    [((GOOD,), 0), ((GOOD, SKIPPED), 0), ((GOOD, BROKEN), 1), ((BAD, BROKEN), 3), ((), 0)],
+)
+def test_the_exit_code_tells_a_difference_from_what_could_not_run(
+    results: tuple[Result, ...], code: int
+) -> None:
+    assert Report("s", "sql", results).exit_code == code
