@@ -56,7 +56,9 @@ if [ -n "$pid" ]; then
   command=$(tr '\\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null || ps -o args= -p "$pid")
   case "$command" in *"$1/data"*)
     kill -QUIT "$pid"
-    while kill -0 "$pid" 2>/dev/null; do sleep 0.05; done
+    tries=0
+    while kill -0 "$pid" 2>/dev/null && [ $tries -lt 200 ]; do sleep 0.05; tries=$((tries + 1)); done
+    kill -KILL "$pid" 2>/dev/null
   esac
 fi
 rm -rf "$1"

@@ -55,8 +55,12 @@ def run(image: str = DEFAULT_IMAGE) -> Iterator[Server]:
             port = port if host_network else int(container.get_exposed_port(_PORT))
         except DockerException as error:
             raise PgflowMigrateError(
-                f"The image {image} does not run: {error}",
+                f"testcontainers cannot run {image}: {getattr(error, 'explanation', None) or error}",
                 "Where images cannot be pulled, also set TESTCONTAINERS_RYUK_DISABLED=true.",
+            ) from error
+        except TimeoutError as error:
+            raise PgflowMigrateError(
+                f"The server in {image} did not start: {_last_words(container)}"
             ) from error
         dsn = make_conninfo(
             host=host, port=port, user="postgres", password=password, dbname="postgres", sslmode="disable"
@@ -100,8 +104,14 @@ def _wait_until_it_answers(container: DockerContainer, image: str, dsn: str) -> 
             reason = str(error).strip()
         container.reload()
         if container.status == "exited":
-            logs = b"".join(container.get_logs()).decode(errors="replace").strip()
-            reason = logs.splitlines()[-1] if logs else "it ended without a word"
+            reason = _last_words(container)
             break
         time.sleep(0.1)
     raise PgflowMigrateError(f"The server in {image} did not start: {reason}")
+
+
+def _last_words(container: DockerContainer) -> str:
+    """The last line that the container printed, errors first."""
+    output, errors = container.get_logs()
+    lines = (errors or output).decode(errors="replace").splitlines()
+    return lines[-1] if lines else "it printed nothing"

