@@ -38,6 +38,12 @@ if TYPE_CHECKING:
     metavar="FOLDER",
     help="Build the old cores from pgflow's released migrations (*_pgflow_*.sql) in this folder.",
 )
+@click.option(
+    "--fixtures",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="FOLDER",
+    help="Scenarios of your own, in FOLDER/<release>/<name>; default: those that come with the tool.",
+)
 @format_option("table", "json", "junit")
 @click.pass_context
 def replay(
@@ -47,6 +53,7 @@ def replay(
     release: str | None,
     pattern: str,
     baseline_sql: Path | None,
+    fixtures: Path | None,
     format_: str,
 ) -> None:
     """Take populated old databases through audit and upgrade, and compare with what must come of them.
@@ -58,14 +65,13 @@ def replay(
     from pgflow_migrate.replay.templates import Templates
     from pgflow_migrate.servers import open_server
 
-    scenarios = load_all(resources.fixtures(), release, pattern)
+    scenarios = load_all(fixtures or resources.fixtures(), release, pattern)
     done = 0
 
     def show(result: Result) -> None:
         nonlocal done
         done += 1
-        line = f"[{done}/{len(scenarios)}] {result.id}: {result.outcome.value}"
-        click.echo(line, err=True)
+        click.echo(f"[{done}/{len(scenarios)}] {result.id}: {result.outcome.value}", err=True)
 
     with open_server(kind) as server:
         click.echo(f"{len(scenarios)} scenarios on {server.label}", err=True)

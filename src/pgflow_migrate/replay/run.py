@@ -89,7 +89,8 @@ def _differences(dsn: str, connection: psycopg.Connection[Any], scenario: Scenar
 def _populate(connection: psycopg.Connection[Any], scenario: Scenario) -> None:
     try:
         connection.execute(scenario.populate.encode())
-        attach_queues_to_extension(connection, *scenario.setup.extension_members)
+        if scenario.setup.extension_members:  # without names it would be every queue
+            attach_queues_to_extension(connection, *scenario.setup.extension_members)
     except psycopg.Error as error:
         raise ScenarioError(f"populate.sql of {scenario.id} failed: {error}") from error
     # What populate.sql made in pg_temp must not be in the way of what comes.
