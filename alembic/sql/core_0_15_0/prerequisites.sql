@@ -1,6 +1,6 @@
 -- What pgflow stands on: PGMQ, and pg_net, pg_cron and Vault where the server has them.
--- Why: PGMQ holds the messages, so nothing works without it. The others only ping workers and run
---   jobs by the clock; a database without them runs flows all the same.
+-- Why only PGMQ is needed: it holds the messages. The others ping workers and run jobs by the clock,
+--   which can be done by other means. Events call realtime.send, which belongs to the platform.
 -- Core behaviour: environment the SQL relies on.
 
 do $prerequisites$
