@@ -33,17 +33,22 @@ as $function$
       and task.message_id = any (start_tasks.msg_ids)
       and task.status = 'queued'
   ),
+  -- The same conditions, not a join with the candidates: a plan made on stale statistics would be quadratic.
   claimed as (
     update pgflow.step_tasks as task
     set status = 'started',
         attempts_count = task.attempts_count + 1,
         started_at = now(),
         last_worker_id = start_tasks.worker_id
-    from candidates
-    where task.run_id = candidates.run_id
-      and task.step_slug = candidates.step_slug
-      and task.task_index = candidates.task_index
+    from pgflow.runs as run, pgflow.step_states as state
+    where task.flow_slug = start_tasks.flow_slug
+      and task.message_id = any (start_tasks.msg_ids)
       and task.status = 'queued'
+      and run.run_id = task.run_id
+      and run.status = 'started'
+      and state.run_id = task.run_id
+      and state.step_slug = task.step_slug
+      and state.status = 'started'
   )
   select
     candidate.flow_slug,

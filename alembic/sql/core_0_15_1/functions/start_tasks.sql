@@ -8,53 +8,36 @@ returns setof pgflow.step_task_record
 language sql
 set search_path = ''
 as $function$
-  with candidates as (
-    select
-      task.run_id,
-      task.step_slug,
-      task.task_index,
-      run.input as run_input,
-      step.step_type,
-      step.deps_count,
-      coalesce(step.opt_timeout, flow.opt_timeout) as timeout
-    from pgflow.step_tasks as task
-    join pgflow.runs as run
-      on run.run_id = task.run_id
-      and run.status = 'started'
-    join pgflow.step_states as state
-      on state.run_id = task.run_id
-      and state.step_slug = task.step_slug
-      and state.status = 'started'
-    join pgflow.steps as step
-      on step.flow_slug = task.flow_slug
-      and step.step_slug = task.step_slug
-    join pgflow.flows as flow on flow.flow_slug = task.flow_slug
-    where task.flow_slug = start_tasks.flow_slug
-      and task.message_id = any (start_tasks.msg_ids)
-      and task.status = 'queued'
-  ),
-  -- The status is compared again with the row locked: what was skipped or claimed meanwhile is out.
-  claimed as (
+  -- One update, no self-join: a row that is skipped, cancelled or claimed while this call waits for it no
+  -- longer matches, and no plan made on stale statistics is quadratic.
+  with claimed as (
     update pgflow.step_tasks as task
     set status = 'started',
         attempts_count = task.attempts_count + 1,
         started_at = now(),
         last_worker_id = start_tasks.worker_id
-    from candidates
-    where task.run_id = candidates.run_id
-      and task.step_slug = candidates.step_slug
-      and task.task_index = candidates.task_index
+    from pgflow.runs as run, pgflow.step_states as state, pgflow.steps as step, pgflow.flows as flow
+    where task.flow_slug = start_tasks.flow_slug
+      and task.message_id = any (start_tasks.msg_ids)
       and task.status = 'queued'
+      and run.run_id = task.run_id
+      and run.status = 'started'
+      and state.run_id = task.run_id
+      and state.step_slug = task.step_slug
+      and state.status = 'started'
+      and step.flow_slug = task.flow_slug
+      and step.step_slug = task.step_slug
+      and flow.flow_slug = task.flow_slug
     returning
       task.flow_slug,
       task.run_id,
       task.step_slug,
       task.task_index,
       task.message_id,
-      candidates.run_input,
-      candidates.step_type,
-      candidates.deps_count,
-      candidates.timeout
+      run.input as run_input,
+      step.step_type,
+      step.deps_count,
+      coalesce(step.opt_timeout, flow.opt_timeout) as timeout
   ),
   counted as (
     select
