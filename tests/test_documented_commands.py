@@ -71,7 +71,13 @@ def test_documented_command_works(command: str, database_at: Callable[[str], str
     if run.at:
         environment["PGFLOW_DSN"] = database_at(run.at)
     done = subprocess.run(
-        ["bash", "-c", command], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False
+        ["bash", "-c", command],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
     assert done.returncode == run.exit_code, done.stdout + done.stderr
     assert run.says in done.stdout + done.stderr

@@ -14,6 +14,8 @@ from pgflow_migrate import resources
 
 SQL_FILES = sorted((resources.root() / "alembic" / "sql").rglob("*.sql"))
 TRANSACTION_WORDS = ("TransactionStmt",)
+# pglast's PL/pgSQL parser knows no user-defined types; a row of one of these tables is a record to it.
+ROW_TYPES = re.compile(r"\bpgflow\.(flows|steps|runs|step_states|step_tasks|step_task_record)\b")
 PINNED_FROM = ("queue_identity",)
 
 
@@ -57,7 +59,9 @@ def test_lines_are_short_enough_to_read(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", [p for p in SQL_FILES if p.parent.name == "functions" and _name(p).split("/")[0] in PINNED_FROM], ids=_name
+    "path",
+    [p for p in SQL_FILES if p.parent.name == "functions" and _name(p).split("/")[0] in PINNED_FROM],
+    ids=_name,
 )
 def test_function_pins_its_search_path_and_is_documented(path: Path) -> None:
     statements = _statements(path)
@@ -69,9 +73,12 @@ def test_function_pins_its_search_path_and_is_documented(path: Path) -> None:
     assert any("CommentStmt" in s for s in statements)
 
 
-@pytest.mark.parametrize("path", [p for p in SQL_FILES if "plpgsql" in p.read_text(encoding="utf-8")], ids=_name)
+@pytest.mark.parametrize(
+    "path", [p for p in SQL_FILES if "plpgsql" in p.read_text(encoding="utf-8")], ids=_name
+)
 def test_plpgsql_bodies_parse(path: Path) -> None:
     functions = [s["CreateFunctionStmt"] for s in _statements(path) if "CreateFunctionStmt" in s]
     languages = [_options(f)["language"][0]["String"]["sval"] for f in functions]
-    parsed = pglast.parse_plpgsql(path.read_text(encoding="utf-8")) if "plpgsql" in languages else []
+    text = ROW_TYPES.sub("record", path.read_text(encoding="utf-8"))
+    parsed = pglast.parse_plpgsql(text) if "plpgsql" in languages else []
     assert len(parsed) == languages.count("plpgsql")

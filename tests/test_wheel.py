@@ -62,7 +62,9 @@ def test_the_package_that_runs_is_the_installed_one(installed: Path, tmp_path: P
         text=True,
         check=True,
     ).stdout.strip()
-    assert where == str(next((installed.parent / "lib").glob("python*")) / "site-packages/pgflow_migrate/_resources")
+    assert where == str(
+        next((installed.parent / "lib").glob("python*")) / "site-packages/pgflow_migrate/_resources"
+    )
 
 
 def test_audit_upgrade_and_status_work(

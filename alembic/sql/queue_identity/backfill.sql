@@ -19,6 +19,8 @@ alter table pgflow.step_tasks
   alter column queue_name drop expression;
 
 comment on column pgflow.steps.queue_name is
-  'Canonical (lower-case) name of the PGMQ queue that tasks of this step are sent to; at most 47 characters.';
+  'Canonical (lower-case) name of the PGMQ queue that tasks of this step are sent to; at most 47 '
+  'characters.';
 comment on column pgflow.step_tasks.queue_name is
-  'Canonical name of the PGMQ queue that this task was sent to: a snapshot of steps.queue_name, never changed.';
+  'Canonical name of the PGMQ queue that this task was sent to: a snapshot of steps.queue_name, never '
+  'changed.';

@@ -42,7 +42,11 @@ def spread(core: Core, **options: object) -> UUID:
     run = core.start("spread", [10, 20, 30])
     for index, queue in enumerate(QUEUES[1:], start=1):
         reroute(core, run, "work", index, queue)
-    assert {queue: core.queued(queue) for queue in QUEUES} == {"spread": [1], "second_queue": [1], "third_queue": [1]}
+    assert {queue: core.queued(queue) for queue in QUEUES} == {
+        "spread": [1],
+        "second_queue": [1],
+        "third_queue": [1],
+    }
     return run
 
 
@@ -50,7 +54,8 @@ def begin(core: Core, run: UUID) -> None:
     """Start all tasks of the run, as claims on each queue would."""
     core.worker()
     core.execute(
-        "update pgflow.step_tasks set status = 'started', attempts_count = 1, started_at = now() where run_id = %s", run
+        "update pgflow.step_tasks set status = 'started', attempts_count = 1, started_at = now() where run_id = %s",
+        run,
     )
 
 
@@ -62,7 +67,11 @@ def test_a_completed_task_leaves_its_own_queue_only(routed: Core) -> None:
     run = spread(routed)
     begin(routed, run)
     routed.complete(run, "work", "done", 1)
-    assert {queue: routed.queued(queue) for queue in QUEUES} == {"spread": [1], "second_queue": [], "third_queue": [1]}
+    assert {queue: routed.queued(queue) for queue in QUEUES} == {
+        "spread": [1],
+        "second_queue": [],
+        "third_queue": [1],
+    }
     assert routed.archived("second_queue") == [1]
 
 
@@ -71,7 +80,11 @@ def test_a_late_callback_archives_in_the_tasks_own_queue(routed: Core) -> None:
     begin(routed, run)
     routed.execute("update pgflow.runs set status = 'failed', failed_at = now() where run_id = %s", run)
     routed.fail(run, "work", "too late", 2)
-    assert {queue: routed.queued(queue) for queue in QUEUES} == {"spread": [1], "second_queue": [1], "third_queue": []}
+    assert {queue: routed.queued(queue) for queue in QUEUES} == {
+        "spread": [1],
+        "second_queue": [1],
+        "third_queue": [],
+    }
 
 
 def test_a_retry_delays_the_message_in_the_tasks_own_queue(routed: Core) -> None:
@@ -153,7 +166,10 @@ def test_new_tasks_go_to_the_queue_of_their_step_and_keep_it(routed: Core) -> No
     routed.execute("update pgflow.steps set queue_name = 'second_queue' where step_slug = 'there'")
     run = routed.start("spread", {})
     routed.execute("update pgflow.steps set queue_name = 'spread'")
-    assert (routed.task(run, "here")["queue_name"], routed.task(run, "there")["queue_name"]) == ("spread", "second_queue")
+    assert (routed.task(run, "here")["queue_name"], routed.task(run, "there")["queue_name"]) == (
+        "spread",
+        "second_queue",
+    )
     assert (routed.queued("spread"), routed.queued("second_queue")) == ([1], [1])
 
 

@@ -22,5 +22,6 @@ end;
 $$;
 
 comment on function pgflow._archive_messages(text[], bigint[]) is
-  'Internal. Archive messages, given as parallel arrays of queue name and message id, one PGMQ call for each queue. '
-  'NULL ids are left out; a message that is not in its queue is no error; a missing queue raises 42P01.';
+  'Internal. Archive messages, given as parallel arrays of queue name and message id, one PGMQ call for '
+  'each queue. NULL ids are left out; a message that is not in its queue is no error; a missing queue '
+  'raises 42P01.';

@@ -14,4 +14,5 @@ as $$
 $$;
 
 comment on function pgflow._archive_task_message(uuid, text, integer) is
-  'Internal. Archive a task''s message in the task''s queue. No task, no message, or archived already: nothing happens.';
+  'Internal. Archive a task''s message in the task''s queue. No task, no message, or archived already: '
+  'nothing happens.';

@@ -59,6 +59,6 @@ end;
 $$;
 
 comment on function pgflow._cascade_force_skip_steps(uuid, text, text) is
-  'Internal. Skip a step (with the given reason) and all its transitive dependents (dependency_skipped) that are not '
-  'over yet: states, events, unfinished tasks, their messages, the run''s counter. Returns how many; P0001 for an '
-  'unknown run, 0 for an unknown step.';
+  'Internal. Skip a step (with the given reason) and all its transitive dependents (dependency_skipped) '
+  'that are not over yet: states, events, unfinished tasks, their messages, the run''s counter. Returns how '
+  'many; P0001 for an unknown run, 0 for an unknown step.';

@@ -67,6 +67,6 @@ end;
 $$;
 
 comment on function pgflow._complete_step_if_last_task(pgflow.step_states, pgflow.steps, jsonb) is
-  'Internal, called by complete_task under the locks of run and step. Counts one task down; with the last one completes '
-  'the step (a map''s output is the array of its tasks'' outputs), updates dependents and run, sends step:completed, '
-  'and returns true.';
+  'Internal, called by complete_task under the locks of run and step. Counts one task down; with the last '
+  'one completes the step (a map''s output is the array of its tasks'' outputs), updates dependents and '
+  'run, sends step:completed, and returns true.';

@@ -37,5 +37,6 @@ end;
 $$;
 
 comment on function pgflow._end_unfinished_tasks(uuid, text[], text) is
-  'Internal. Queued and started tasks of a run (of the given steps, or of all when NULL) get the status "skipped" or '
-  '"cancelled"; then their messages are archived, queue by queue. The caller holds the run''s row lock.';
+  'Internal. Queued and started tasks of a run (of the given steps, or of all when NULL) get the status '
+  '"skipped" or "cancelled"; then their messages are archived, queue by queue. The caller holds the run''s '
+  'row lock.';

@@ -18,5 +18,5 @@ end;
 $$;
 
 comment on function pgflow._fail_run_for_exhausted_task(uuid, text, text) is
-  'Internal, called by fail_task under the locks of run and step, after the task has failed: step and run fail, the '
-  'events are sent, every unfinished task is cancelled and its message archived.';
+  'Internal, called by fail_task under the locks of run and step, after the task has failed: step and run '
+  'fail, the events are sent, every unfinished task is cancelled and its message archived.';

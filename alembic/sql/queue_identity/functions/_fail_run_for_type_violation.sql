@@ -54,5 +54,6 @@ end;
 $$;
 
 comment on function pgflow._fail_run_for_type_violation(uuid, text, integer, jsonb, text, text) is
-  'Internal, called by complete_task under the locks of run and step. Fails the task (keeping the offending output), '
-  'the run and the step, sends run:failed and step:failed, cancels every unfinished task and archives the messages.';
+  'Internal, called by complete_task under the locks of run and step. Fails the task (keeping the offending '
+  'output), the run and the step, sends run:failed and step:failed, cancels every unfinished task and '
+  'archives the messages.';

@@ -23,5 +23,5 @@ end;
 $$;
 
 comment on function pgflow._fail_run_for_unmet_condition(uuid, text) is
-  'Internal, called by cascade_resolve_conditions: the run, if still started, and the step fail with "Condition not met", '
-  'every unfinished task is cancelled and its message archived.';
+  'Internal, called by cascade_resolve_conditions: the run, if still started, and the step fail with '
+  '"Condition not met", every unfinished task is cancelled and its message archived.';

@@ -24,5 +24,5 @@ as $$
 $$;
 
 comment on function pgflow._release_dependents_of_skipped(uuid, text[]) is
-  'Internal. For each dependent of the given, just skipped steps: remaining_deps drops by the number of them among its '
-  'parents, and a map with a single parent gets initial_tasks 0.';
+  'Internal. For each dependent of the given, just skipped steps: remaining_deps drops by the number of '
+  'them among its parents, and a map with a single parent gets initial_tasks 0.';

@@ -51,5 +51,6 @@ end;
 $$;
 
 comment on function pgflow._skip_step_for_exhausted_task(uuid, text, text, boolean) is
-  'Internal, called by fail_task under the locks of run and step, after the task has failed: the step is skipped with '
-  'reason handler_failed, its unfinished tasks too. Dependents go on without it or, with p_cascade, are skipped as well.';
+  'Internal, called by fail_task under the locks of run and step, after the task has failed: the step is '
+  'skipped with reason handler_failed, its unfinished tasks too. Dependents go on without it or, with '
+  'p_cascade, are skipped as well.';

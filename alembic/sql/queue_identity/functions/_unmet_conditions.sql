@@ -36,4 +36,5 @@ $$;
 
 comment on function pgflow._unmet_conditions(uuid) is
   'Internal. The ready steps of a run whose condition is not met, with what to do about it ("fail", "skip", '
-  '"skip-cascade"). A root step is tested against the run input, any other against its completed dependencies'' outputs.';
+  '"skip-cascade"). A root step is tested against the run input, any other against its completed '
+  'dependencies'' outputs.';

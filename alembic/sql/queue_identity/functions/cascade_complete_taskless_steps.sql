@@ -90,5 +90,5 @@ end;
 $$;
 
 comment on function pgflow.cascade_complete_taskless_steps(uuid) is
-  'Complete every ready step of a run that has no tasks (a map over nothing), and those that this makes ready and '
-  'taskless in turn. Returns how many. P0001 when a 50th wave still finds one.';
+  'Complete every ready step of a run that has no tasks (a map over nothing), and those that this makes '
+  'ready and taskless in turn. Returns how many. P0001 when a 50th wave still finds one.';

@@ -75,5 +75,6 @@ end;
 $$;
 
 comment on function pgflow.cascade_resolve_conditions(uuid) is
-  'Judge the conditions of a run''s ready steps until no more is skipped. Returns false exactly when the run is failed, '
-  'now or before; true otherwise, for an unknown run too. P0001 when a 51st round would be needed.';
+  'Judge the conditions of a run''s ready steps until no more is skipped. Returns false exactly when the '
+  'run is failed, now or before; true otherwise, for an unknown run too. P0001 when a 51st round would be '
+  'needed.';

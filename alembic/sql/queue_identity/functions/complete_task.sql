@@ -99,6 +99,6 @@ end;
 $$;
 
 comment on function pgflow.complete_task(uuid, text, integer, jsonb) is
-  'Record a started task''s output, and carry the run on. Late, repeated and unknown calls change nothing but archive '
-  'the message of a task that is over. A non-array output under a map that waits for it fails the run. Returns the '
-  'task as it is at the end, or no row.';
+  'Record a started task''s output, and carry the run on. Late, repeated and unknown calls change nothing '
+  'but archive the message of a task that is over. A non-array output under a map that waits for it fails '
+  'the run. Returns the task as it is at the end, or no row.';

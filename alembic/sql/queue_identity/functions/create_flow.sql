@@ -35,5 +35,5 @@ as $function$
 $function$;
 
 comment on function pgflow.create_flow(text, integer, integer, integer) is
-  'Registers a flow (3 attempts, 5 s base delay, 60 s timeout unless given) and creates its queue; '
-  'an existing flow is returned as it is.';
+  'Registers a flow (3 attempts, 5 s base delay, 60 s timeout unless given) and creates its queue; an '
+  'existing flow is returned as it is.';

@@ -52,5 +52,6 @@ end;
 $function$;
 
 comment on function pgflow.delete_flow_and_data(text) is
-  'Delete a flow''s definition and every run, also active ones, and drop its queues with their archives. An unknown flow '
-  'is ignored; a queue without exactly one row in pgmq.meta raises 55000, and nothing is deleted.';
+  'Delete a flow''s definition and every run, also active ones, and drop its queues with their archives. An '
+  'unknown flow is ignored; a queue without exactly one row in pgmq.meta raises 55000, and nothing is '
+  'deleted.';

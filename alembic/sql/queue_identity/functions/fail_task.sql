@@ -94,7 +94,7 @@ end;
 $$;
 
 comment on function pgflow.fail_task(uuid, text, integer, text) is
-  'Record a started task''s failure. With attempts left the task is queued again, its message visible after base delay '
-  'x 2^attempts seconds; without, the step''s when_exhausted decides: "fail" the run, "skip" the step, or '
-  '"skip-cascade". Late, repeated and unknown calls change nothing but archive the message of a task that is over. '
-  'Returns the task as it is at the end, or no row.';
+  'Record a started task''s failure. With attempts left the task is queued again, its message visible after '
+  'base delay x 2^attempts seconds; without, the step''s when_exhausted decides: "fail" the run, "skip" the '
+  'step, or "skip-cascade". Late, repeated and unknown calls change nothing but archive the message of a '
+  'task that is over. Returns the task as it is at the end, or no row.';

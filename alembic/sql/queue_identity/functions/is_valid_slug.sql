@@ -17,4 +17,5 @@ $$;
 
 comment on function pgflow.is_valid_slug(text) is
   'Whether a flow or step slug is allowed: 1 to 128 ASCII letters, digits and single inner underscores, '
-  'beginning with a letter, not the reserved word "run". NULL is not. "__" belongs to generated queue names.';
+  'beginning with a letter, not the reserved word "run". NULL is not. "__" belongs to generated queue '
+  'names.';

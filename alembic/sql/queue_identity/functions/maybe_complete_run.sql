@@ -45,5 +45,5 @@ end;
 $$;
 
 comment on function pgflow.maybe_complete_run(uuid) is
-  'Complete a run that has no remaining steps; its output has a key for each completed step that no other depends on, '
-  'NULL if there is none. Otherwise, and on a run that is completed already, nothing happens.';
+  'Complete a run that has no remaining steps; its output has a key for each completed step that no other '
+  'depends on, NULL if there is none. Otherwise, and on a run that is completed already, nothing happens.';

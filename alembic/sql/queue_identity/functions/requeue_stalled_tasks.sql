@@ -71,6 +71,6 @@ end;
 $$;
 
 comment on function pgflow.requeue_stalled_tasks() is
-  'Queue started tasks again whose run and step are running and that are older than the effective timeout plus 30 '
-  'seconds; their messages become visible at once. After three times a task is marked permanently stalled and its '
-  'message archived. Returns how many were queued again.';
+  'Queue started tasks again whose run and step are running and that are older than the effective timeout '
+  'plus 30 seconds; their messages become visible at once. After three times a task is marked permanently '
+  'stalled and its message archived. Returns how many were queued again.';

@@ -39,5 +39,6 @@ end;
 $$;
 
 comment on function pgflow.set_vt_batch(text, bigint[], integer[]) is
-  'Make each message of a queue visible again its offset (seconds) from now; returns the changed messages. Ids that are '
-  'not in the queue are left out. P0001 when the arrays differ in length; 42P01 when there is no such queue.';
+  'Make each message of a queue visible again its offset (seconds) from now; returns the changed messages. '
+  'Ids that are not in the queue are left out. P0001 when the arrays differ in length; 42P01 when there is '
+  'no such queue.';

@@ -68,5 +68,6 @@ end;
 $$;
 
 comment on function pgflow.start_flow(text, jsonb, uuid) is
-  'Start a run of a flow and return it as it is at the end of the call. P0001 when the flow has root maps and the input '
-  'is no array; 23503 for an unknown flow; 23505 for a run_id that exists; 23502 for NULL input.';
+  'Start a run of a flow and return it as it is at the end of the call. P0001 when the flow has root maps '
+  'and the input is no array; 23503 for an unknown flow; 23505 for a run_id that exists; 23502 for NULL '
+  'input.';

@@ -69,5 +69,6 @@ end;
 $$;
 
 comment on function pgflow.start_ready_steps(uuid) is
-  'Start every ready step of a run that has tasks: one batch of messages a step, sent to steps.queue_name with the '
-  'step''s start delay, and one queued task a message that keeps the queue''s name. Nothing on a finished run.';
+  'Start every ready step of a run that has tasks: one batch of messages a step, sent to steps.queue_name '
+  'with the step''s start delay, and one queued task a message that keeps the queue''s name. Nothing on a '
+  'finished run.';

@@ -86,6 +86,6 @@ end;
 $$;
 
 comment on function pgflow.start_tasks(text, bigint[], uuid) is
-  'Claim the queued tasks of a flow behind messages read from its default queue: one attempt is counted, and the '
-  'message stays invisible for the effective timeout plus 2 seconds. Returns only what was claimed. 22P02 when a '
-  'claimed task''s message is not in the queue; then nothing is claimed.';
+  'Claim the queued tasks of a flow behind messages read from its default queue: one attempt is counted, '
+  'and the message stays invisible for the effective timeout plus 2 seconds. Returns only what was claimed. '
+  '22P02 when a claimed task''s message is not in the queue; then nothing is claimed.';
