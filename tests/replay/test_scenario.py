@@ -31,7 +31,7 @@ def test_every_key_is_read(folder: Path) -> None:
         [setup]
         pgmq = "extension"
         extension_members = ["Orders"]
-        stock_prune_md5 = "abc"
+        stock_prune_md5s = ["abc"]
         secrets = ["s3cret"]
         audit = false
 
@@ -61,7 +61,7 @@ def test_every_key_is_read(folder: Path) -> None:
     assert scenario.description == "what it is"
     assert scenario.populate == "select 1;"
     assert scenario.changes == ("pgflow.step_tasks.status",)
-    assert scenario.setup == Setup("extension", ("Orders",), "abc", ("s3cret",), audit=False)
+    assert scenario.setup == Setup("extension", ("Orders",), ("abc",), ("s3cret",), audit=False)
     assert scenario.findings == (
         ExpectedFinding("warning", "queue-extension-membership", "Orders", "load", "orders", 3),
     )

@@ -20,7 +20,7 @@ def audit_differences(connection: psycopg.Connection[Any], scenario: Scenario) -
     if not scenario.setup.audit:
         return
     try:
-        report = run_audit(connection)
+        report = run_audit(connection, stock_prune_md5s=scenario.setup.stock_prune_md5s)
     except PgflowMigrateError as error:
         yield f"The audit could not run: {error}"
         return

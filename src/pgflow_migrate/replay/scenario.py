@@ -11,9 +11,9 @@ that release) and ``scenario.toml`` (the expectations). Its keys:
     Columns that the upgrade must change, as ``schema.table.column``; every other value must survive.
 ``[setup]``
     ``pgmq`` (``extension``: only where PGMQ is an extension), ``extension_members`` (queues whose tables
-    become members of the extension, as PGMQ 1.5.1 makes them), ``stock_prune_md5`` (md5 of a helper's body
-    that counts as stock), ``secrets`` (texts that no report and no error may contain), ``audit`` (false: no
-    audit exists for this release).
+    become members of the extension, as PGMQ 1.5.1 makes them), ``stock_prune_md5s`` (md5 sums of bodies of
+    the pruning helper that count as stock), ``secrets`` (texts that no report and no error may contain),
+    ``audit`` (false: no audit exists for this release).
 ``[[finding]]``
     ``severity``, ``code``, ``flow_slug``, ``step_slug``, ``queue_name``, ``count``. Errors and warnings are
     compared exactly; of the infos, those named here must be there.
@@ -77,7 +77,7 @@ class Setup:
 
     pgmq: str | None = None
     extension_members: tuple[str, ...] = ()
-    stock_prune_md5: str | None = None
+    stock_prune_md5s: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()
     audit: bool = True
 
@@ -164,7 +164,7 @@ def _setup(reader: _Reader) -> Setup:
     setup = Setup(
         pgmq=reader.optional_choice("pgmq", ("extension", "sql")),
         extension_members=reader.texts("extension_members"),
-        stock_prune_md5=reader.optional_text("stock_prune_md5"),
+        stock_prune_md5s=reader.texts("stock_prune_md5s"),
         secrets=reader.texts("secrets"),
         audit=reader.flag("audit", default=True),
     )
