@@ -1,0 +1,138 @@
+"""Every code that a finding can have. A test holds the SQL, this registry and docs/findings.md together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pgflow_migrate.audit.findings import Severity
+
+
+@dataclass(frozen=True)
+class Code:
+    """A kind of finding.
+
+    Attributes:
+        name: the stable code.
+        severity: of each such finding.
+        title: what it says, in half a sentence.
+        remedy: what to do, in a sentence; docs/findings.md has the statements.
+    """
+
+    name: str
+    severity: Severity
+    title: str
+    remedy: str
+
+
+_RENAME_FLOW = "Rename the flow, in code and database, once its runs have ended; or delete it."
+_RENAME_STEP = "Rename the step, in code and database, once the flow's runs have ended."
+_RENAME = "Rename the flow or step, in code and database, once the flow's runs have ended."
+
+_CODES = (
+    Code("slug-leading-underscore", "error", 'a slug begins with "_"', _RENAME),
+    Code("slug-trailing-underscore", "error", 'a slug ends with "_"', _RENAME),
+    Code("slug-double-underscore", "error", 'a slug contains "__"', _RENAME),
+    Code("slug-invalid", "error", "a slug breaks the rule that was always there", _RENAME),
+    Code("flow-slug-case-duplicate", "error", "flow slugs differ only in case", _RENAME_FLOW),
+    Code("step-slug-case-duplicate", "error", "step slugs of a flow differ only in case", _RENAME_STEP),
+    Code("queue-name-invalid", "error", "a flow's slug does not give a queue name", _RENAME_FLOW),
+    Code("queue-absent", "error", "a flow has no queue", "Create it, and set its sequence."),
+    Code(
+        "queue-metadata-missing",
+        "error",
+        "a flow's queue tables are not in pgmq.meta",
+        "Register them with pgmq.create(), if they are the flow's.",
+    ),
+    Code(
+        "queue-metadata-ambiguous",
+        "error",
+        "pgmq.meta has a flow's queue in several spellings",
+        "Delete all but one of the rows.",
+    ),
+    Code(
+        "queue-incomplete",
+        "error",
+        "a flow's queue lacks its queue or its archive table",
+        "Create what is missing with pgmq.create().",
+    ),
+    Code(
+        "queue-malformed",
+        "error",
+        "a flow's queue is not what pgmq.create() makes",
+        "Undo the differences that the samples name.",
+    ),
+    Code(
+        "queue-referenced-by-other-flow",
+        "error",
+        "a flow's queue holds messages that name another flow",
+        "Move them where they belong, or archive them.",
+    ),
+    Code(
+        "message-without-task",
+        "error",
+        "a flow's queue holds messages that no task has",
+        "Archive them.",
+    ),
+    Code(
+        "message-body-mismatch",
+        "error",
+        "messages name another task in their body than owns them by id",
+        "Find out which is right, and correct the other.",
+    ),
+    Code(
+        "duplicate-queue-message",
+        "error",
+        "several tasks have the same queue and message id",
+        "Keep the id on the task that the message names, set it to null on the others.",
+    ),
+    Code(
+        "task-flow-mismatch",
+        "error",
+        "tasks name another flow than their run does",
+        "Find out which is right, and correct the other.",
+    ),
+    Code("pgmq-absent", "error", "there is no usable PGMQ", "Install PGMQ 1.5.0 or newer."),
+    Code(
+        "release-unexpected",
+        "error",
+        "this is not a pgflow that the upgrade starts from",
+        "Bring pgflow to 0.15.0, 0.15.1 or 0.16.0 first.",
+    ),
+    Code(
+        "missing-privilege",
+        "error",
+        "the role cannot see all that has to be judged",
+        "Give it the rights that the hint names, or run as the owner.",
+    ),
+    Code(
+        "queue-extension-membership",
+        "warning",
+        "queue objects belong to the extension, which this PGMQ no longer expects",
+        "Detach them, so that the queue can be dropped.",
+    ),
+    Code(
+        "prune-helper-stock",
+        "warning",
+        "the documented pruning helper is installed",
+        "Replace it, once upgraded, with the definition that prunes by queue name.",
+    ),
+    Code(
+        "prune-helper-customised",
+        "warning",
+        "a pruning helper of your own is installed",
+        "Adapt it to queue names by hand.",
+    ),
+    Code("prune-helper-absent", "info", "no pruning helper is installed", "Nothing to do."),
+    Code("backfill-steps", "info", "steps that get a queue name", "Nothing to do."),
+    Code("backfill-tasks", "info", "tasks that get a queue name", "Nothing to do."),
+    Code("null-message-id", "info", "tasks without a message", "Nothing to do."),
+    Code(
+        "point-in-time",
+        "info",
+        "when the report was taken, and what it looked at",
+        "The upgrade checks again under its locks.",
+    ),
+)
+
+CODES: dict[str, Code] = {code.name: code for code in _CODES}
+"""By name, in the order of docs/findings.md."""

@@ -1,0 +1,26 @@
+"""For GitHub Actions: workflow commands, an annotation for each finding."""
+
+from __future__ import annotations
+
+from pgflow_migrate.audit.findings import AuditReport
+from pgflow_migrate.audit.render import words
+
+_COMMANDS = {"error": "error", "warning": "warning", "info": "notice"}
+
+
+def github(report: AuditReport) -> str:
+    """A line for each finding, and the verdict last."""
+    lines = [
+        f"::{_COMMANDS[finding.severity]} title={_property(finding.code)}::{_data(words.sentence(finding))}"
+        for finding in report.findings
+    ]
+    lines.append(f"::notice title=pgflow-migrate audit::{_data(words.verdict(report))}")
+    return "\n".join(lines) + "\n"
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

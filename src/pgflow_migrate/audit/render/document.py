@@ -1,0 +1,24 @@
+"""For programs: JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from pgflow_migrate.audit.findings import AuditReport
+from pgflow_migrate.audit.render import words
+
+
+def document(report: AuditReport) -> dict[str, Any]:
+    """The report in JSON's own types. Message ids stand in samples, as text: no precision is lost."""
+    return {
+        "status": "blocked" if report.blocking else "clean",
+        "database": report.database,
+        "server": report.server,
+        "taken_at": report.taken_at.isoformat(),
+        "note": words.verdict(report),
+        "counts": words.counts(report.findings),
+        "findings": [
+            {**dataclasses.asdict(finding), "samples": list(finding.samples)} for finding in report.findings
+        ],
+    }

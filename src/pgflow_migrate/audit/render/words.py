@@ -1,0 +1,55 @@
+"""Words that several renderings share. Slugs are arbitrary text, so none reaches a terminal or a file raw."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from pgflow_migrate.audit.findings import AuditReport, Finding, Severity
+
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
+
+# Controls, and what terminals or XML do not take: surrogates, bidirectional overrides, non-characters.
+_UNPRINTABLE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
+)
+
+
+def printable(text: str) -> str:
+    """``text`` with control characters written out, such as ``\\n`` or ``\\x1b``."""
+    return _UNPRINTABLE.sub(lambda match: ascii(match[0])[1:-1], text)
+
+
+def subject(finding: Finding) -> str:
+    """What the finding is about, in a line: flow, step, queue; empty for the database as a whole."""
+    names = (("flow", finding.flow_slug), ("step", finding.step_slug), ("queue", finding.queue_name))
+    return printable(" ".join(f"{kind} {name}" for kind, name in names if name is not None))
+
+
+def samples(finding: Finding) -> str:
+    """The samples in a line, with a sign that there are more."""
+    more = ", …" if len(finding.samples) < finding.count and finding.samples else ""
+    return printable(", ".join(finding.samples) + more)
+
+
+def sentence(finding: Finding) -> str:
+    """The finding in a line: subject, count, samples, hint."""
+    counted = f"{finding.count}: {samples(finding)}." if finding.samples else f"{finding.count}."
+    about = f"{subject(finding)}: " if subject(finding) else ""
+    return f"{about}{counted} {printable(finding.hint)}"
+
+
+def counts(findings: Sequence[Finding]) -> dict[Severity, int]:
+    """How many findings there are of each severity."""
+    return {severity: sum(finding.severity == severity for finding in findings) for severity in SEVERITIES}
+
+
+def verdict(report: AuditReport) -> str:
+    """The report in a sentence; a clean one, too, says that it is of one point in time."""
+    blocking = len(report.blocking)
+    stand = {0: "Nothing stands", 1: "1 finding stands"}.get(blocking, f"{blocking} findings stand")
+    return (
+        f"{stand} in the way of the upgrade of database {printable(report.database)} at "
+        f"{report.taken_at:%Y-%m-%d %H:%M:%S %Z}. This is a point-in-time report, not an authorisation: "
+        "the upgrade checks again under its locks."
+    )

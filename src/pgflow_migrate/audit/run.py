@@ -1,0 +1,91 @@
+"""Running the audit: one read-only transaction on one snapshot."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import psycopg
+from psycopg.pq import TransactionStatus
+from psycopg.rows import dict_row
+
+from pgflow_migrate import database
+from pgflow_migrate.audit import script
+from pgflow_migrate.audit.findings import AuditReport, Finding
+from pgflow_migrate.errors import PgflowMigrateError
+
+_FACTS = """
+select pg_catalog.current_database()::text as database,
+  pg_catalog.split_part(pg_catalog.current_setting('server_version'), ' ', 1) as server,
+  pg_catalog.now() as taken_at
+"""
+
+
+def run_audit(
+    target: str | psycopg.Connection[Any], *, stock_prune_md5s: Collection[str] = ()
+) -> AuditReport:
+    """Audit a database; changes nothing.
+
+    Args:
+        target: a connection string in any spelling, or a connection. A connection that is in a transaction is
+            used as it is: the report is then of that transaction, whatever its isolation.
+        stock_prune_md5s: md5 sums of more bodies of the pruning helper that count as the documented one.
+
+    Raises:
+        PgflowMigrateError: no connection, or the server ended the audit (a timeout, a lock held for long).
+    """
+    if isinstance(target, str):
+        with database.connect(target, autocommit=True) as connection:
+            return run_audit(connection, stock_prune_md5s=stock_prune_md5s)
+    block = script.findings_block(stock_prune_md5s)
+    with _explained(), _transaction(target), target.cursor(row_factory=dict_row) as cursor:
+        cursor.execute(block.encode())
+        rows = cursor.execute(script.FETCH.encode()).fetchall()
+        cursor.execute(script.CLOSE.encode())
+        facts = cursor.execute(_FACTS.encode()).fetchall()[0]
+    return AuditReport(findings=tuple(Finding.from_row(row) for row in rows), **facts)
+
+
+@contextlib.contextmanager
+def _transaction(connection: psycopg.Connection[Any]) -> Iterator[None]:
+    """The script's own transaction, or the one that the caller is in."""
+    if connection.info.transaction_status != TransactionStatus.IDLE:
+        yield
+        return
+    autocommit = connection.autocommit
+    # So that psycopg does not begin a transaction before ours.
+    connection.autocommit = True
+    try:
+        connection.execute(script.BEGIN.encode())
+        connection.execute(script.BOUND_WAIT.encode())
+        yield
+    finally:
+        # A lost connection has rolled back by itself.
+        with contextlib.suppress(psycopg.Error):
+            connection.execute(script.ROLLBACK.encode())
+            connection.autocommit = autocommit
+
+
+@contextlib.contextmanager
+def _explained() -> Iterator[None]:
+    try:
+        yield
+    except psycopg.errors.LockNotAvailable as error:
+        raise PgflowMigrateError(
+            f"The audit waited 5 s for a lock: {_text(error)}.",
+            "Another session holds it, an upgrade perhaps. Repeat when it has ended.",
+        ) from error
+    except psycopg.errors.UndefinedTable as error:
+        raise PgflowMigrateError(
+            f"A table went away while the audit read it: {_text(error)}.", "Repeat the audit."
+        ) from error
+    except psycopg.Error as error:
+        state = f" (SQLSTATE {error.sqlstate})" if error.sqlstate else ""
+        raise PgflowMigrateError(
+            f"The server ended the audit: {_text(error)}{state}.", "Nothing was changed; repeat it."
+        ) from error
+
+
+def _text(error: psycopg.Error) -> str:
+    return " ".join((error.diag.message_primary or str(error)).split()).rstrip(".")

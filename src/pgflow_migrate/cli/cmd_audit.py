@@ -1,0 +1,66 @@
+"""``audit``: what stands in the way of the upgrade."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, TextIO
+
+import click
+
+from pgflow_migrate.cli import output
+from pgflow_migrate.cli.options import dsn_option, format_option
+from pgflow_migrate.errors import EXIT_BLOCKED, EXIT_OK
+
+if TYPE_CHECKING:
+    from pgflow_migrate.audit.findings import AuditReport
+
+
+@click.command()
+@dsn_option
+@format_option("table", "json", "junit", "github", "html")
+@click.option(
+    "--output",
+    "file",
+    type=click.File("w", encoding="utf-8", lazy=True),
+    help="Write the report to this file instead of stdout.",
+)
+@click.option("--sql", is_flag=True, help="Print the SQL script that makes the report, for another client.")
+@click.pass_context
+def audit(ctx: click.Context, dsn: str | None, format_: str, file: TextIO | None, sql: bool) -> None:
+    """Report what stands in the way of the upgrade; changes nothing.
+
+    Exits 0 when nothing blocks, 3 when findings do, 1 when the audit could not run. A clean report is of one
+    point in time: the upgrade checks everything again under its locks.
+
+    \b
+    pgflow-migrate audit --dsn service=production
+    pgflow-migrate audit --format html --output audit.html
+    pgflow-migrate audit --sql | psql service=production
+    """
+    from pgflow_migrate.audit import script
+
+    if sql:
+        click.echo(script.compose(), nl=False, file=file)
+        return
+
+    from pgflow_migrate.audit.run import run_audit
+    from pgflow_migrate.database import resolve_dsn
+
+    report = run_audit(resolve_dsn(dsn, os.environ))
+    _print(report, format_, file)
+    ctx.exit(EXIT_BLOCKED if report.blocking else EXIT_OK)
+
+
+def _print(report: AuditReport, format_: str, file: TextIO | None) -> None:
+    from pgflow_migrate.audit import render
+
+    if format_ == "table":
+        from rich.console import Console
+
+        render.table(report, output.console() if file is None else Console(file=file, highlight=False))
+    elif format_ == "json":
+        click.echo(json.dumps(render.document(report), indent=2, ensure_ascii=False), file=file)
+    else:
+        text = {"junit": render.junit, "github": render.github, "html": render.html}[format_](report)
+        click.echo(text, nl=False, file=file)
