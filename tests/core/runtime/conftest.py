@@ -24,7 +24,7 @@ from pgflow_migrate.servers import Server
 Row = dict[str, Any]
 
 BEFORE_HARDENING = ["core_0_15_0"]
-SINCE_HARDENING = ["core_0_15_1", "core_0_16_0"]
+SINCE_HARDENING = ["core_0_15_1", "core_0_16_0", "queue_identity"]
 RELEASES = BEFORE_HARDENING + SINCE_HARDENING
 WORKER = UUID("11111111-1111-1111-1111-111111111111")
 PATIENCE = 20.0
@@ -362,14 +362,14 @@ def _rolled_back(session: Core) -> Iterator[Core]:
 
 @pytest.fixture(params=RELEASES)
 def core(request: pytest.FixtureRequest, module_session: Callable[[str], Core]) -> Iterator[Core]:
-    """A session at each of the three releases, in one transaction that is rolled back."""
+    """A session at each of the releases, in one transaction that is rolled back."""
     with _rolled_back(module_session(request.param)) as session:
         yield session
 
 
 @pytest.fixture(params=SINCE_HARDENING)
 def hardened(request: pytest.FixtureRequest, module_session: Callable[[str], Core]) -> Iterator[Core]:
-    """The same at 0.15.1 and 0.16.0 only."""
+    """The same at all but 0.15.0."""
     with _rolled_back(module_session(request.param)) as session:
         yield session
 

@@ -25,7 +25,9 @@ begin
     where task.run_id = p_state.run_id and task.step_slug = p_state.step_slug and task.status = 'completed';
   else
     step_output := p_output;
-    task_count := case when jsonb_typeof(p_output) = 'array' then jsonb_array_length(p_output) end;
+    if jsonb_typeof(p_output) = 'array' then
+      task_count := jsonb_array_length(p_output);
+    end if;
   end if;
 
   update pgflow.step_states state

@@ -7,6 +7,7 @@ set search_path = ''
 as $$
 declare
   started pgflow.runs;
+  element_count integer;
 begin
   if exists (
     select from pgflow.steps step
@@ -18,6 +19,11 @@ begin
       raise exception 'Flow % has root map steps but input is not an array (got %)',
         start_flow.flow_slug, jsonb_typeof(start_flow.input);
     end if;
+  end if;
+
+  -- Not inside the query: its plan may evaluate the length of a constant input that is no array.
+  if jsonb_typeof(start_flow.input) = 'array' then
+    element_count := jsonb_array_length(start_flow.input);
   end if;
 
   insert into pgflow.runs as run (run_id, flow_slug, input, remaining_steps)
@@ -37,7 +43,7 @@ begin
     step.deps_count,
     case
       when step.step_type = 'single' then 1
-      when step.deps_count = 0 then jsonb_array_length(start_flow.input)
+      when step.deps_count = 0 then element_count
     end
   from pgflow.steps step
   where step.flow_slug = start_flow.flow_slug;
