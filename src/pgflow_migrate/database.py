@@ -43,9 +43,11 @@ def connect(dsn: str, *, autocommit: bool = False, read_only: bool | None = None
             **(parameters | settings), autocommit=autocommit, prepare_threshold=None
         )
     except psycopg.Error as error:
-        raise explain(error, parameters) from None
-    connection.read_only = read_only
-    return connection
+        failure = explain(error, parameters)
+    else:
+        connection.read_only = read_only
+        return connection
+    raise failure  # out here, so that it does not carry psycopg's error, text and socket, along
 
 
 def engine(dsn: str) -> sa.Engine:

@@ -6,6 +6,7 @@ at the one ``@`` that a ``host[:port][/database][?parameters]`` follows. No erro
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import re
 from collections.abc import Iterator, Mapping
@@ -85,12 +86,11 @@ def _parse_url(scheme: str, rest: str) -> dict[str, Any]:
     if separator:
         credentials += ":" + quote(_decode("password", password), safe="")
     _check_parameters(tail)
-    try:
+    with contextlib.suppress(psycopg.Error, UnicodeError):
         return conninfo_to_dict(f"postgresql://{credentials}@{tail.replace('@', '%40')}")
-    except (psycopg.Error, UnicodeError):
-        raise _unreadable(
-            "the part after the host has a '%' that two hexadecimal digits do not follow", "Write '%' as %25."
-        ) from None
+    raise _unreadable(
+        "the part after the host has a '%' that two hexadecimal digits do not follow", "Write '%' as %25."
+    )
 
 
 def _split(rest: str) -> tuple[str, str]:

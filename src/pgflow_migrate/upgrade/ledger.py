@@ -100,17 +100,22 @@ def refuse_newer(names: Collection[str], known: Collection[str]) -> None:
         )
 
 
+def changed(recorded: Sequence[Entry]) -> tuple[str, ...]:
+    """The recorded revisions whose files are no longer those that were applied."""
+    present = checksums([entry.name for entry in recorded])
+    return tuple(entry.name for entry in recorded if entry.checksum != present[entry.name])
+
+
 def refuse_changed(recorded: Sequence[Entry]) -> None:
     """Raise when a revision is no longer what was applied.
 
     Raises:
         BlockedError: names every such revision.
     """
-    present = checksums([entry.name for entry in recorded])
-    changed = [f'"{entry.name}"' for entry in recorded if entry.checksum != present[entry.name]]
-    if changed:
+    names = ", ".join(f'"{name}"' for name in changed(recorded))
+    if names:
         raise BlockedError(
-            f"The files of revision {', '.join(changed)} are not those that were applied to this database:"
+            f"The files of revision {names} are not those that were applied to this database:"
             " the recorded checksum differs.",
             "Install the release of pgflow-migrate that applied it, or undo the change to its files.",
         )

@@ -1,0 +1,78 @@
+"""``status``: where a database stands."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from pgflow_migrate.cli import output
+from pgflow_migrate.cli.options import dsn_option, format_option
+
+if TYPE_CHECKING:
+    from pgflow_migrate.upgrade.status import Status
+
+
+@click.command()
+@dsn_option
+@format_option("table", "json")
+def status(dsn: str | None, format_: str) -> None:
+    """Show the release, the recorded revisions, what an upgrade would apply, the server and our rights.
+
+    It reads the catalogue and the ledger, and changes nothing.
+
+    \b
+    pgflow-migrate status --dsn service=production
+    """
+    from pgflow_migrate.database import resolve_dsn
+    from pgflow_migrate.upgrade.status import read_status
+
+    found = read_status(resolve_dsn(dsn, os.environ))
+    if format_ == "json":
+        output.print_json(found)
+        return
+    rows = list(_rows(found))
+    width = max(len(name) for name, _ in rows)
+    for name, value in rows:
+        click.echo(f"{name:<{width}}  {value}".rstrip())
+
+
+def _rows(found: Status) -> Iterator[tuple[str, str]]:
+    """The lines of the table: a name, or an empty one for the lines that belong to it, and a value."""
+    server = found.server
+    yield (
+        "database",
+        f"{server.database} (PostgreSQL {server.version}{', standby' if server.standby else ''})",
+    )
+    yield "role", f"{server.role}{' (superuser)' if server.superuser else ''}"
+    if server.pooler:
+        yield "pooler", f"suspected: {server.pooler}"
+    yield "pgflow", _release(found)
+    yield from (("", difference) for difference in found.differences)
+    if found.additions:
+        yield "additions", f"{len(found.additions)} of your own, of no consequence"
+        yield from (("", addition) for addition in found.additions)
+    if server.pgflow_owner:
+        yield (
+            "owner",
+            f"{server.pgflow_owner} ({'its rights are ours' if server.owns_pgflow else 'not our rights'})",
+        )
+    yield "revision", found.revision or "none recorded"
+    for number, entry in enumerate(found.ledger):
+        note = " CHANGED since" if entry.name in found.changed else ""
+        note = " unknown: recorded by a newer pgflow-migrate" if entry.name in found.unknown else note
+        yield "" if number else "ledger", f"{entry.name}  {entry.applied_at:%Y-%m-%d %H:%M:%S %Z}{note}"
+    yield "pending", ", ".join(found.pending) or "nothing"
+
+
+def _release(found: Status) -> str:
+    if found.closest is None:
+        return "not installed"
+    if found.release is not None:
+        return found.release
+    count = len(found.differences)
+    return (
+        f"matches no release; the closest is {found.closest}, {count} difference{'s' if count > 1 else ''}:"
+    )

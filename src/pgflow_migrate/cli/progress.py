@@ -1,0 +1,57 @@
+"""The progress of an upgrade on stderr: lines, and on a terminal a spinner with what runs now."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from pgflow_migrate.cli import output
+from pgflow_migrate.upgrade.progress import (
+    Event,
+    FileStarted,
+    Found,
+    Listener,
+    Note,
+    RevisionApplied,
+    RevisionStarted,
+)
+
+
+@contextlib.contextmanager
+def shown() -> Iterator[Listener]:
+    """Within it, the listener shows what it hears; at its end nothing but the lines is left."""
+    console = output.console(stderr=True)
+    if not console.is_terminal:
+        yield lambda event: console.print(line(event), markup=False, soft_wrap=True)
+        return
+    with console.status("Connecting") as spinner:
+
+        def listen(event: Event) -> None:
+            if isinstance(event, (RevisionStarted, FileStarted)):
+                spinner.update(line(event))
+            else:
+                console.print(line(event), markup=False, soft_wrap=True)
+
+        yield listen
+
+
+def line(event: Event) -> str:
+    """An event as a line of text."""
+    if isinstance(event, Note):
+        return event.text
+    if isinstance(event, Found):
+        return _found(event)
+    if isinstance(event, RevisionStarted):
+        return f"{event.revision} ({event.number} of {event.of})"
+    if isinstance(event, FileStarted):
+        return f"  {event.revision}/{event.file}"
+    if isinstance(event, RevisionApplied):
+        return f"{event.revision}: {event.seconds:.2f} s"
+    raise TypeError(f"unknown event {event!r}")
+
+
+def _found(event: Found) -> str:
+    if event.release is None:
+        return "There is no schema pgflow here: it is installed from the beginning."
+    source = "recorded" if event.recorded else "by its catalogue; its revisions are recorded from now on"
+    return f"Found {event.release} ({source})."

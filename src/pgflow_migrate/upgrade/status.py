@@ -1,0 +1,89 @@
+"""Where a database stands; read-only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+
+from pgflow_migrate import database, resources
+from pgflow_migrate.database import ServerInfo
+from pgflow_migrate.errors import PgflowMigrateError
+from pgflow_migrate.releases import identify
+from pgflow_migrate.upgrade import ledger
+
+
+@dataclass(frozen=True)
+class Status:
+    """Where a database stands.
+
+    Attributes:
+        server: the server, the role and its rights.
+        release: the release that the catalogue has; None when there is no pgflow or no release matches.
+        closest: the release with the fewest differences; None when there is no pgflow.
+        differences: what differs from ``closest`` so that it is not that release, a sentence each.
+        additions: what else differs and is of no consequence: the user's own objects and grants.
+        revision: the revision that the version table records, or None.
+        ledger: the recorded revisions, oldest first.
+        changed: recorded revisions whose files are no longer those that were applied.
+        unknown: recorded revisions that only a newer pgflow-migrate has.
+        pending: the revisions that an upgrade would apply; empty when it would refuse to.
+    """
+
+    server: ServerInfo
+    release: str | None
+    closest: str | None
+    differences: tuple[str, ...]
+    additions: tuple[str, ...]
+    revision: str | None
+    ledger: tuple[ledger.Entry, ...]
+    changed: tuple[str, ...]
+    unknown: tuple[str, ...]
+    pending: tuple[str, ...]
+
+
+def read_status(dsn: str) -> Status:
+    """Look at catalogue, ledger and version table in one read-only snapshot.
+
+    Raises:
+        PgflowMigrateError: no connection, or the role may not read schema pgflow_migrate.
+    """
+    with database.connect(dsn, read_only=True) as connection:
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        try:
+            return _read(connection)
+        except psycopg.errors.InsufficientPrivilege as error:
+            text = " ".join((error.diag.message_primary or str(error)).split())
+            raise PgflowMigrateError(
+                f"The role may not read the ledger: {text}.",
+                "Grant USAGE on schema pgflow_migrate and SELECT on its tables, or connect as its owner.",
+            ) from error
+
+
+def _read(connection: psycopg.Connection[Any]) -> Status:
+    server = database.server_info(connection)
+    found = identify.identify(connection)
+    recorded = ledger.entries(connection)
+    versions = ledger.versions(connection)
+    script = ScriptDirectory.from_config(Config(str(resources.alembic_ini())))
+    chain = [revision.revision for revision in script.walk_revisions()][::-1]
+    names = [entry.name for entry in recorded]
+    changed = ledger.changed([entry for entry in recorded if entry.name in chain])
+    unknown = tuple(sorted({*versions, *names} - set(chain)))
+    at = versions[0] if versions else found.revision
+    refused = bool(changed or unknown) or (at is None and not found.empty)
+    return Status(
+        server=server,
+        release=found.release,
+        closest=found.closest,
+        differences=tuple(str(difference) for difference in found.differences if difference.matters),
+        additions=tuple(str(difference) for difference in found.differences if not difference.matters),
+        revision=versions[0] if versions else None,
+        ledger=recorded,
+        changed=changed,
+        unknown=unknown,
+        pending=() if refused else tuple(chain[chain.index(at) + 1 if at else 0 :]),
+    )
