@@ -45,11 +45,17 @@ def give(path: Path) -> None:
 
 
 def can_run(program: Path) -> bool:
-    """Whether the server's account may execute ``program``: every folder above it must be open to it."""
+    """Whether the server's account may execute ``program``."""
     if not become():
         return True
-    folders_open = all(folder.stat().st_mode & 0o001 for folder in program.resolve().parents)
-    return folders_open and program.stat().st_mode & 0o005 == 0o005
+    return can_enter(program.resolve().parent) and program.stat().st_mode & 0o005 == 0o005
+
+
+def can_enter(folder: Path) -> bool:
+    """Whether the server's account may reach what is in ``folder``."""
+    if not become():
+        return True
+    return all(place.stat().st_mode & 0o001 for place in (folder, *folder.parents))
 
 
 def environment(libraries: Path | None = None) -> dict[str, str]:

@@ -32,6 +32,7 @@ STOP_TIMEOUT = 10.0
 """Seconds that a server gets to end before it is killed."""
 
 _LONGEST_SOCKET = 103
+_PREFIX = "pgflow-migrate-"
 _PORT_ATTEMPTS = 5
 
 # A database that is thrown away need not survive a power cut.
@@ -127,7 +128,7 @@ class Cluster:
         """Start the server, at first or after :meth:`stop`, and wait until it answers.
 
         Raises:
-            PgflowMigrateError: it ended or did not answer; the message has the log's last line.
+            PgflowMigrateError: it ended or did not answer; the message has the end of its log.
         """
         first = self._port is None
         for attempt in range(1, _PORT_ATTEMPTS + 1):
@@ -195,7 +196,7 @@ class Cluster:
                 time.sleep(0.02)
             else:
                 return
-        raise PgflowMigrateError(f"{self._programs.postgres} did not start: {_last_line(self.log)}")
+        raise PgflowMigrateError(f"{self._programs.postgres} did not start: {_last_lines(self.log)}")
 
 
 @contextlib.contextmanager
@@ -246,13 +247,19 @@ def _programs(
     return grown or original, {}
 
 
+def _parent() -> Path:
+    """The usual place for temporary files, unless a socket's path there is too long or root's alone."""
+    usual = Path(tempfile.gettempdir()).resolve()
+    length = len(os.fsencode(usual / f"{_PREFIX}12345678" / ".s.PGSQL.65535.lock"))
+    if length <= _LONGEST_SOCKET and account.can_enter(usual):
+        return usual
+    return Path("/tmp").resolve()  # noqa: S108 - mkdtemp makes a folder in it that is ours alone
+
+
 @contextlib.contextmanager
 def _folder() -> Iterator[Path]:
     """A folder of the server's account, deleted at the end, also when this process is killed."""
-    parent = os.path.realpath(tempfile.gettempdir())
-    if len(os.fsencode(parent)) + len("/pgflow-migrate-12345678/.s.PGSQL.65535.lock") > _LONGEST_SOCKET:
-        parent = "/tmp"  # noqa: S108 - mkdtemp makes a folder that is ours alone
-    folder = Path(tempfile.mkdtemp(prefix="pgflow-migrate-", dir=parent))
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=_parent()))
     guard = subprocess.Popen(
         ["/bin/sh", "-c", _GUARD, "guard", folder],
         stdin=subprocess.PIPE,
@@ -268,6 +275,7 @@ def _folder() -> Iterator[Path]:
         guard.communicate()
 
 
-def _last_line(log: Path) -> str:
+def _last_lines(log: Path) -> str:
+    """The end of the log: its last line often only says that the one before is fatal."""
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    return lines[-1] if lines else "it wrote no log."
+    return "; ".join(lines[-2:]) or "it wrote no log."

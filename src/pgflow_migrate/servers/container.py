@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+import socket
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -24,6 +25,7 @@ START_TIMEOUT = 120.0
 """Seconds within which the server in a new container must answer."""
 
 _PORT = 5432
+_DEFAULT_HOST = "unix:///var/run/docker.sock"
 
 
 @contextlib.contextmanager
@@ -76,20 +78,32 @@ def _has_bridge() -> bool:
         PgflowMigrateError: testcontainers is not installed, or no engine answers.
     """
     try:
-        import docker  # type: ignore[import-untyped]
-        import testcontainers.core.container  # noqa: F401
         from docker.errors import DockerException
+        from testcontainers.core.docker_client import DockerClient, get_docker_host
     except ImportError as error:
         raise PgflowMigrateError(
             "testcontainers is not installed.", "Install it: pip install 'pgflow-migrate[testcontainers]'"
         ) from error
     try:
-        with contextlib.closing(docker.from_env()) as engine:
+        _knock(get_docker_host() or _DEFAULT_HOST)
+        with contextlib.closing(DockerClient().client) as engine:
             return any(network.name == "bridge" for network in engine.networks.list())
-    except DockerException as error:
+    except (DockerException, OSError) as error:
         raise PgflowMigrateError(
             "No Docker engine answers.", "Start one, or use an embedded server."
         ) from error
+
+
+def _knock(host: str) -> None:
+    """Connect to an engine's socket; docker's own client leaves its socket open when that fails.
+
+    Raises:
+        OSError: nobody listens.
+    """
+    scheme, _, path = host.partition("://")
+    if scheme == "unix":
+        with socket.socket(socket.AF_UNIX) as knocking:
+            knocking.connect(path)
 
 
 def _wait_until_it_answers(container: DockerContainer, image: str, dsn: str) -> int:

@@ -67,17 +67,19 @@ def open_server(
         PgflowMigrateError: the server cannot be started or reached.
     """
     word, _, rest = kind.partition(":")
-    if "://" in kind or "=" in kind:
-        with external.reach(normalise_dsn(kind)) as server:
-            yield server
-    elif word == "container":
-        with container.run(rest or container.DEFAULT_IMAGE) as server:
-            yield server
-    else:
+    if word in ("embedded", "binaries"):
         found = _installation(kind)
         label = f"{word}-{found.version}"
         with _started(found, label, durable=durable, password=password, settings=settings) as server:
             yield server
+    elif word == "container":
+        with container.run(rest or container.DEFAULT_IMAGE) as server:
+            yield server
+    elif "://" in kind or "=" in kind:
+        with external.reach(normalise_dsn(kind)) as server:
+            yield server
+    else:
+        raise _no_kind(kind)
 
 
 @contextlib.contextmanager
@@ -103,4 +105,10 @@ def _installation(kind: str) -> installation.Installation:
         return installation.embedded(int(rest or DEFAULT.partition(":")[2]))
     if word == "binaries" and rest:
         return installation.in_folder(Path(rest).absolute())
-    raise ServerKindError(f"{kind!r} is no kind of server.", f"Give {', '.join(KINDS[:-1])}, or {KINDS[-1]}.")
+    raise _no_kind(kind)
+
+
+def _no_kind(kind: str) -> ServerKindError:
+    return ServerKindError(
+        f"{kind!r} is no kind of server.", f"Give {', '.join(KINDS[:-1])}, or {KINDS[-1]}."
+    )

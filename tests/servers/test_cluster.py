@@ -1,0 +1,124 @@
+"""How a server of our own runs: reachable by password, durable, as root or not, from unreadable places."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import quote
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+from pgflow_migrate.servers import install_pgmq, installation, open_server
+
+PASSWORD = "p%40@:/ 'q\\ \N{SNOWMAN}"  # noqa: S105 - of a throwaway server
+
+
+def test_a_password_of_any_characters_opens_a_server_on_a_free_port() -> None:
+    with open_server("embedded:18", password=PASSWORD) as server:
+        parts = conninfo_to_dict(server.admin_dsn)
+        assert parts["host"] == "127.0.0.1"
+        assert parts["password"] == PASSWORD
+        url = f"postgresql://postgres:{quote(PASSWORD, safe='')}@127.0.0.1:{parts['port']}/postgres"
+        with psycopg.connect(url) as connection:
+            row = connection.execute("select inet_server_addr()::text").fetchone()
+            assert row == ("127.0.0.1/32",)
+        with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
+            psycopg.connect(server.admin_dsn, password="wrong")  # noqa: S106
+        # The port survives a crash, so that the connection string stays true.
+        server.crash()  # type: ignore[attr-defined]
+        psycopg.connect(url).close()
+
+
+def test_without_a_password_no_port_is_open() -> None:
+    with open_server("embedded:18") as server, psycopg.connect(server.admin_dsn) as connection:
+        assert connection.execute("show listen_addresses").fetchall() == [("",)]
+        assert connection.execute("select inet_server_addr()").fetchall() == [(None,)]
+
+
+def test_a_durable_server_keeps_postgresqls_protection_and_takes_settings() -> None:
+    with open_server("embedded:18", durable=True, settings={"work_mem": "3MB"}) as server:
+        dsn = server.create_database("kept")
+        with psycopg.connect(dsn) as connection:
+            for name, value in (
+                ("fsync", "on"),
+                ("synchronous_commit", "on"),
+                ("full_page_writes", "on"),
+                ("work_mem", "3MB"),
+                ("jit", "off"),
+            ):
+                assert connection.execute(f"show {name}".encode()).fetchall() == [(value,)]
+            connection.execute("create table kept as select 42 as answer")
+        server.crash()  # type: ignore[attr-defined]
+        with psycopg.connect(dsn) as connection:
+            assert connection.execute("table kept").fetchall() == [(42,)]
+        assert server.log is not None
+        assert "database system was not properly shut down" in server.log.read_text(encoding="utf-8")
+
+
+def test_the_callers_postgresql_variables_do_not_reach_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PGDATA", "PGPORT", "PGUSER", "PGDATABASE", "PGHOST", "LANG", "LC_ALL"):
+        monkeypatch.setenv(name, "nonsense")
+    with open_server("embedded:18") as server, psycopg.connect(server.admin_dsn) as connection:
+        assert connection.execute("select current_user, current_database()").fetchall() == [
+            ("postgres", "postgres")
+        ]
+
+
+@pytest.mark.parametrize("version", [16, 17, 18])
+def test_root_runs_binaries_that_only_root_can_read(
+    nobody: pwd.struct_passwd, tmp_path: Path, version: int
+) -> None:
+    found = installation.embedded(version)
+    package = found.bin_dir.parents[1]
+    copied = tmp_path / package.name / found.bin_dir.parent.name
+    shutil.copytree(found.bin_dir.parent, copied)
+    libraries = package.with_name(f"{package.name}.libs")
+    if libraries.is_dir():
+        shutil.copytree(libraries, tmp_path / libraries.name)
+    tmp_path.chmod(0o700)
+    with open_server(f"binaries:{copied / 'bin'}") as server, psycopg.connect(server.admin_dsn) as connection:
+        assert connection.info.server_version // 10000 == version
+        install_pgmq(connection, "extension")
+        folder = Path(str(conninfo_to_dict(server.admin_dsn)["host"]))
+        assert folder.stat().st_uid == nobody.pw_uid
+        assert folder.stat().st_mode & 0o777 == 0o700
+    assert tmp_path.stat().st_mode & 0o777 == 0o700
+
+
+def python_for_everyone() -> Path:
+    """This Python, or the system's of the same version when only root can read this one."""
+    same = Path(f"/usr/bin/python3.{sys.version_info.minor}")
+    for python in (Path(sys.executable), same):
+        if python.exists() and all(place.stat().st_mode & 0o001 for place in python.resolve().parents):
+            return python
+    pytest.skip(f"{sys.executable} is in a folder that only root can read, and there is no {same}")
+
+
+@pytest.mark.parametrize("version", [16, 18])
+def test_a_plain_user_runs_a_server(nobody: pwd.struct_passwd, version: int) -> None:
+    program = f"""
+import os
+import psycopg
+from pgflow_migrate.servers import install_pgmq, open_server
+with open_server("embedded:{version}") as server, psycopg.connect(server.admin_dsn) as connection:
+    install_pgmq(connection, "extension")
+    print(os.geteuid(), connection.info.server_version // 10000)
+"""
+    done = subprocess.run(
+        [python_for_everyone(), "-c", program],
+        user=nobody.pw_uid,
+        group=nobody.pw_gid,
+        extra_groups=[],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "HOME": "/nonexistent", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        cwd="/",
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{nobody.pw_uid} {version}\n", "")
