@@ -22,6 +22,9 @@ class Silent:
     def chapter(self, title: str) -> None:
         self.chapters.append(title)
 
+    def populated(self, flows: object) -> None:
+        self.flows = flows
+
     def audited(self, report: object) -> None:
         pass
 
@@ -50,6 +53,11 @@ def test_the_story_goes_from_findings_to_work_that_goes_on(database_at: Callable
         "message-without-task",
         "slug-trailing-underscore",
     }
+    assert audience.flows == (
+        story.Busy("newsletter", 4, 8, 6),
+        story.Busy("orderIntake", 30, 135, 60),
+        story.Busy("thumbnails", 1, 400, 300),
+    )
     assert told.refused
     assert {finding.code for finding in audience.refusal.findings} == {
         "message-without-task",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from pgflow_migrate.audit.findings import AuditReport
     from pgflow_migrate.errors import BlockedError
-    from pgflow_migrate.replay.demo import Routed, Verification
+    from pgflow_migrate.replay.demo import Busy, Routed, Verification
     from pgflow_migrate.upgrade.progress import Event
     from pgflow_migrate.upgrade.run import UpgradeResult
 
@@ -28,7 +29,7 @@ def demo(ctx: click.Context, format_: str) -> None:
     """Show audit and upgrade on an embedded PostgreSQL, and check by SQL what they promise.
 
     Starts a server of its own, fills a 0.16.0 database with work in flight, audits, mends, upgrades and lets
-    the work go on; then everything is deleted. Takes some seconds. Exits 0 when every promise was kept, else 3.
+    the work go on; then everything is deleted. Exits 0 when every promise was kept, else 3.
     """
     from pgflow_migrate.replay.demo import demonstrate
     from pgflow_migrate.replay.templates import Templates
@@ -56,6 +57,8 @@ class _Narrator:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._chapters = 0
+        self._audits = 0
+        self._functions: set[str] = set()
 
     def say(self, text: str) -> None:
         self._console.print(text, markup=False, soft_wrap=True)
@@ -67,10 +70,20 @@ class _Narrator:
         self._chapters += 1
         self._console.print(f"\n{self._chapters}. {title}", style="bold cyan", markup=False, soft_wrap=True)
 
+    def populated(self, flows: tuple[Busy, ...]) -> None:
+        rows = [(flow.flow_slug, str(flow.runs), str(flow.tasks), str(flow.unfinished)) for flow in flows]
+        self._table(("flow_slug",), ("runs", "tasks", "unfinished"), rows)
+
     def audited(self, report: AuditReport) -> None:
         from pgflow_migrate.audit import render
 
-        render.table(report, self._console)
+        self._audits += 1
+        if self._audits == 1:
+            render.table(report, self._console)
+        else:
+            # What the first report has shown already is left out.
+            render.findings_table([*report.blocking, *report.of("warning")], self._console)
+            self.say(f"   {render.words.verdict(report)}")
 
     def statements(self, text: str) -> None:
         for line in text.rstrip().splitlines():
@@ -81,22 +94,20 @@ class _Narrator:
 
     def progress(self, event: Event) -> None:
         from pgflow_migrate.cli import progress
+        from pgflow_migrate.upgrade.progress import FileStarted, RevisionApplied
 
+        if isinstance(event, FileStarted) and event.file.startswith("functions/"):
+            self._functions.add(event.file)
+            return
+        if isinstance(event, RevisionApplied):
+            self.say(f"     and {len(self._functions)} functions")
         self.say(f"   {progress.line(event)}")
 
     def upgraded(self, result: UpgradeResult, routed: tuple[Routed, ...]) -> None:
-        from rich.table import Table
-
         seconds = sum(applied.seconds for applied in result.applied)
         self.say(f"   committed: {result.from_release} is now {result.revision}, in {seconds:.2f} s")
-        lines = Table(box=None, pad_edge=False, header_style="bold")
-        for heading in ("   flow_slug", "queue_name"):
-            lines.add_column(heading)
-        for heading in ("tasks", "unfinished"):
-            lines.add_column(heading, justify="right")
-        for flow in routed:
-            lines.add_row(f"   {flow.flow_slug}", flow.queue_name, str(flow.tasks), str(flow.unfinished))
-        self._console.print(lines)
+        rows = [(flow.flow_slug, flow.queue_name, str(flow.tasks), str(flow.unfinished)) for flow in routed]
+        self._table(("flow_slug", "queue_name"), ("tasks", "unfinished"), rows)
 
     def verified(self, verification: Verification) -> None:
         from rich.text import Text
@@ -106,3 +117,16 @@ class _Narrator:
         )
         found = f" ({verification.found})" if verification.found else ""
         self._console.print(mark + Text(verification.promise) + Text(found, style="dim"), soft_wrap=True)
+
+    def _table(self, texts: Sequence[str], numbers: Sequence[str], rows: Sequence[tuple[str, ...]]) -> None:
+        from rich.padding import Padding
+        from rich.table import Table
+
+        lines = Table(box=None, pad_edge=False, header_style="bold")
+        for heading in texts:
+            lines.add_column(heading)
+        for heading in numbers:
+            lines.add_column(heading, justify="right")
+        for row in rows:
+            lines.add_row(*row)
+        self._console.print(Padding(lines, (0, 0, 0, 3), expand=False))

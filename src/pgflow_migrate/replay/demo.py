@@ -33,6 +33,11 @@ select count(*), count(t.run_id) from (
 left join pgflow.step_tasks t on t.queue_name = m.queue and t.message_id = m.msg_id
 """
 
+_FLOWS = """
+select flow_slug, count(distinct run_id), count(*), count(*) filter (where status in ('queued', 'started'))
+from pgflow.step_tasks group by 1 order by 1
+"""
+
 _QUEUES = """
 select flow_slug, queue_name, count(*), count(*) filter (where status in ('queued', 'started'))
 from pgflow.step_tasks group by 1, 2 order by 1
@@ -56,6 +61,16 @@ class Verification:
     promise: str
     kept: bool
     found: str
+
+
+@dataclass(frozen=True)
+class Busy:
+    """A flow before the upgrade: how many runs and tasks it has, and how many tasks are unfinished."""
+
+    flow_slug: str
+    runs: int
+    tasks: int
+    unfinished: int
 
 
 @dataclass(frozen=True)
@@ -100,6 +115,9 @@ class Audience(Protocol):
     def chapter(self, title: str) -> None:
         """A new part of the story begins."""
 
+    def populated(self, flows: tuple[Busy, ...]) -> None:
+        """The database is filled."""
+
     def audited(self, report: AuditReport) -> None:
         """The audit was made."""
 
@@ -143,6 +161,7 @@ class _Demonstrator:
     def tell(self) -> Demonstration:
         self._audience.chapter("A pgflow 0.16.0 database with three flows at work")
         self._run("populate.sql")
+        self._audience.populated(tuple(Busy(*row) for row in self._rows(_FLOWS)))
 
         self._audience.chapter("The audit says what stands in the way")
         found = signature.take(self._connection)
