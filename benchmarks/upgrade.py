@@ -3,9 +3,10 @@
     python benchmarks/upgrade.py --tasks 1000000 --flows 500 --messages 50000
 
 On one server, in one run: a database is populated and cloned. On one copy ``pgflow-migrate audit`` and
-``pgflow-migrate upgrade`` run as processes, timed from start to end with their peak memory. On the other copies run, each in
-one transaction: the plain way (add the column, UPDATE, set not null, unique index) and the bare rewrite (the backfill
-alone, as the revision does it). What counts are the ratios; the seconds are this machine's.
+``pgflow-migrate upgrade`` run as processes, timed from start to end with their peak memory. On the other
+copies run, each in one transaction: the plain way (add the column, UPDATE, set not null, unique index) and
+the bare rewrite (the backfill alone, as the revision does it). What counts are the ratios; the seconds are
+this machine's.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from dataclasses import dataclass
 
 import click
 import psycopg
-from populate import populate
 from rich.console import Console
 from rich.table import Table
 
 from pgflow_migrate import database, resources
 from pgflow_migrate.replay.templates import Templates
 from pgflow_migrate.servers import Server, open_server
+from populate import populate
 
 PLAIN = """
   alter table pgflow.step_tasks add column queue_name text;
@@ -37,7 +38,7 @@ _QUIET = "checkpoint"
 
 @dataclass(frozen=True)
 class Measured:
-    """Wall-clock seconds, the process's peak memory in MB (0: not a process of its own), and WAL written in MB."""
+    """Wall-clock seconds, a process's peak memory in MB (0: no process of its own), WAL written in MB."""
 
     seconds: float
     memory: float = 0.0

@@ -14,7 +14,7 @@ declare
   v_db_steps jsonb := coalesce(p_db -> 'steps', '[]');
   v_local_count integer := jsonb_array_length(v_local_steps);
   v_db_count integer := jsonb_array_length(v_db_steps);
-  v_differences text[] := '{}';
+  v_differences text[] := '{}'::text[];
   v_local jsonb;
   v_db jsonb;
   v_local_deps text[];
