@@ -11,7 +11,12 @@ from pgflow_migrate import resources
 from pgflow_migrate.releases import catalogue
 from pgflow_migrate.releases.comparison import compare
 
-RELEASES = {"core_0_15_0": "0.15.0", "core_0_15_1": "0.15.1", "core_0_16_0": "0.16.0"}
+RELEASES = {
+    "core_0_15_0": "0.15.0",
+    "core_0_15_1": "0.15.1",
+    "core_0_16_0": "0.16.0",
+    "queue_identity": "queue_identity",
+}
 
 
 @pytest.mark.parametrize(("revision", "release"), RELEASES.items())
