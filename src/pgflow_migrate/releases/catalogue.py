@@ -116,9 +116,14 @@ def kind_of(name: str) -> str:
 
 
 def releases() -> tuple[str, ...]:
-    """The releases that have a snapshot, oldest first, such as ``("0.15.0", "0.15.1")``."""
+    """The releases that have a snapshot: pgflow's own, oldest first, then the revisions that came after them."""
     names = (path.stem for path in _SNAPSHOTS.glob("*.json"))
-    return tuple(sorted(names, key=lambda name: [int(part) for part in re.findall(r"\d+", name)]))
+    return tuple(
+        sorted(
+            names,
+            key=lambda name: (not name[0].isdigit(), [int(part) for part in re.findall(r"\d+", name)], name),
+        )
+    )
 
 
 def snapshot(release: str) -> Catalogue:
