@@ -116,7 +116,7 @@ def kind_of(name: str) -> str:
 
 
 def releases() -> tuple[str, ...]:
-    """The releases that have a snapshot: pgflow's own, oldest first, then the revisions that came after them."""
+    """The releases that have a snapshot: pgflow's own, oldest first, then the revisions after them."""
     names = (path.stem for path in _SNAPSHOTS.glob("*.json"))
     return tuple(
         sorted(
