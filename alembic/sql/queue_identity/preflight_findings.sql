@@ -44,6 +44,8 @@ declare
   flow_count bigint := 0;
   step_count bigint := 0;
   task_count bigint := 0;
+  without_message_count bigint;
+  in_other_flow_count bigint;
   message_count bigint := 0;
   batch_message_count bigint;
   batch_message_ids bigint[];
@@ -54,7 +56,6 @@ declare
   queue_flows text[] := '{}';
   -- Those of them whose messages can be read.
   readable_queues text[];
-  first_queue integer;
   batch_queues text[];
   messages_sql text;
   findings_cursor refcursor := 'pgflow_migrate_findings';
@@ -631,9 +632,10 @@ begin
   -- Tasks ---------------------------------------------------------------------------------------------------
 
   if runtime_readable then
-    -- One pass; whatever is rare is looked up afterwards, only in the flows that have it.
-    select coalesce(jsonb_agg(t), '[]'), coalesce(sum(t.tasks), 0)
-    into task_totals, task_count
+    -- One pass. What is rare is looked up afterwards, where there is any.
+    select coalesce(jsonb_agg(t), '[]'), coalesce(sum(t.tasks), 0), coalesce(sum(t.without_message), 0),
+      coalesce(sum(t.in_other_flow), 0)
+    into task_totals, task_count, without_message_count, in_other_flow_count
     from (
       select
         t.flow_slug,
@@ -645,46 +647,65 @@ begin
       group by t.flow_slug
     ) t;
 
-    with total as (
-      select t.flow_slug, t.tasks, t.without_message, t.in_other_flow
-      from jsonb_to_recordset(task_totals)
-        as t (flow_slug text, tasks bigint, without_message bigint, in_other_flow bigint)
-    )
     select findings || coalesce(jsonb_agg(f), '[]')
     into findings
     from (
       select
         'backfill-tasks' as code, t.flow_slug, lower(t.flow_slug) as queue_name, t.tasks as count,
         '{}'::text[] as samples, 'The upgrade sets step_tasks.queue_name.' as hint
-      from total t
-      union all
-      select
-        'null-message-id', t.flow_slug, lower(t.flow_slug), t.without_message,
-        array(
-          select concat_ws('/', s.run_id, s.step_slug, s.task_index)
+      from jsonb_to_recordset(task_totals) as t (flow_slug text, tasks bigint)
+    ) f;
+
+    if without_message_count > 0 then
+      select findings || coalesce(jsonb_agg(f), '[]')
+      into findings
+      from (
+        select
+          'null-message-id' as code, t.flow_slug, lower(t.flow_slug) as queue_name,
+          t.without_message as count,
+          array_agg(concat_ws('/', n.run_id, n.step_slug, n.task_index) order by n.number) as samples,
+          'These tasks have no message. They get their queue name like all others.' as hint
+        from (
+          select
+            s.flow_slug, s.run_id, s.step_slug, s.task_index,
+            row_number() over (
+              partition by s.flow_slug order by s.run_id, s.step_slug collate "C", s.task_index
+            ) as number
           from pgflow.step_tasks s
-          where s.flow_slug = t.flow_slug and s.message_id is null
-          order by s.run_id, s.step_slug collate "C", s.task_index
-          limit sample_limit
-        ),
-        'These tasks have no message; they get their queue name like all others.'
-      from total t
-      where t.without_message > 0
-      union all
-      select
-        'task-flow-mismatch', t.flow_slug, null, t.in_other_flow,
-        array(
-          select concat_ws('/', s.run_id, s.step_slug, s.task_index)
+          where s.message_id is null
+        ) n
+        join jsonb_to_recordset(task_totals) as t (flow_slug text, without_message bigint)
+          on t.flow_slug = n.flow_slug
+        where n.number <= sample_limit
+        group by t.flow_slug, t.without_message
+      ) f;
+    end if;
+
+    if in_other_flow_count > 0 then
+      select findings || coalesce(jsonb_agg(f), '[]')
+      into findings
+      from (
+        select
+          'task-flow-mismatch' as code, t.flow_slug, t.in_other_flow as count,
+          array_agg(concat_ws('/', n.run_id, n.step_slug, n.task_index) order by n.number) as samples,
+          'These tasks name this flow, their runs another. Find out which is right, and correct the other.'
+            as hint
+        from (
+          select
+            s.flow_slug, s.run_id, s.step_slug, s.task_index,
+            row_number() over (
+              partition by s.flow_slug order by s.run_id, s.step_slug collate "C", s.task_index
+            ) as number
           from pgflow.step_tasks s
           left join pgflow.runs r on r.run_id = s.run_id
-          where s.flow_slug = t.flow_slug and r.flow_slug is distinct from t.flow_slug
-          order by s.run_id, s.step_slug collate "C", s.task_index
-          limit sample_limit
-        ),
-        'These tasks say this flow, their runs another. Find out which is right, and correct the other.'
-      from total t
-      where t.in_other_flow > 0
-    ) f;
+          where r.flow_slug is distinct from s.flow_slug
+        ) n
+        join jsonb_to_recordset(task_totals) as t (flow_slug text, in_other_flow bigint)
+          on t.flow_slug = n.flow_slug
+        where n.number <= sample_limit
+        group by t.flow_slug, t.in_other_flow
+      ) f;
+    end if;
 
     -- Numbers instead of names, and lower() once a flow: the groups are as many as the tasks.
     with queue as (
@@ -950,18 +971,21 @@ begin
       join kind k on k.code = f.code
       union all
       select
-        'info', 'point-in-time', null, null, null,
-        (select count(*) from jsonb_to_recordset(findings) as f (code text)
-          join kind k on k.code = f.code where k.severity = 'error'),
-        array[
+        'info', 'point-in-time', null, null, null, cardinality(t.facts), t.facts,
+        'A point-in-time report, not an authorisation: the upgrade checks all of this again under its locks.'
+      from (
+        select array[
+          format('%s errors, %s warnings',
+            count(*) filter (where k.severity = 'error'), count(*) filter (where k.severity = 'warning')),
           format('taken at %s', to_char(now() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')),
           format('pgflow %s, PostgreSQL %s', case when pgflow_there then release else 'unknown' end,
             current_setting('server_version')),
           format('%s flows, %s steps, %s tasks', flow_count, step_count, task_count),
           format('%s messages in %s queues', message_count, coalesce(cardinality(readable_queues), 0))
-        ],
-        'A point-in-time report, not an authorisation: the upgrade checks all of this again under its locks. '
-          'The count is that of the errors above.'
+        ] as facts
+        from jsonb_to_recordset(findings) as f (code text)
+        join kind k on k.code = f.code
+      ) t
     )
     select f.severity, f.code, f.flow_slug, f.step_slug, f.queue_name, f.count, f.samples, f.hint
     from finding f

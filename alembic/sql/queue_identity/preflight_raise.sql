@@ -1,7 +1,7 @@
 -- Refuse the upgrade when preflight_findings.sql, run just before, found anything of severity error.
 --
--- One exception names everything at once. SQLSTATE PF001; the detail has a line for each finding, a JSON object
--- with the columns of the report, so that programs need not parse prose.
+-- One exception, SQLSTATE PF001, names everything at once: its detail has a line for each finding, a JSON
+-- object with the columns of the report, so that programs need not parse prose.
 do $raise$
 declare
   findings_cursor refcursor := 'pgflow_migrate_findings';
@@ -30,8 +30,8 @@ begin
         case blocking when 1 then 'finding stands' else 'findings stand' end
       ),
       detail = array_to_string(lines, chr(10)),
-      hint = 'Mend each finding as its hint says (docs/findings.md has the statements), then repeat. Nothing was '
-        'changed.';
+      hint = 'Mend each finding as its hint says (docs/findings.md has the statements), then repeat. '
+        'Nothing was changed.';
   end if;
 end;
 $raise$;

@@ -30,7 +30,8 @@ def findings_table(findings: Sequence[Finding], console: Console) -> None:
     from rich.text import Text
 
     def line(text: str) -> None:
-        console.print(Text(f"  {text}"), soft_wrap=True)
+        if text:
+            console.print(Text(f"  {text}"), soft_wrap=True)
 
     for (severity, code, hint), group in itertools.groupby(
         findings, key=lambda finding: (finding.severity, finding.code, finding.hint)
@@ -40,13 +41,8 @@ def findings_table(findings: Sequence[Finding], console: Console) -> None:
         console.print(heading, soft_wrap=True)
         shown = members[:_INFOS_SHOWN] if severity == "info" else members
         for finding in shown:
-            line(_found(finding))
+            line(words.found(finding))
         if rest := members[len(shown) :]:
-            line(f"and {len(rest)} more, {sum(finding.count for finding in rest)} in all")
+            line(f"and {len(rest)} more like these, together {sum(finding.count for finding in rest)}")
         line(words.printable(hint))
         console.print()
-
-
-def _found(finding: Finding) -> str:
-    parts = [words.subject(finding), str(finding.count), words.samples(finding)]
-    return ": ".join(part for part in parts if part)

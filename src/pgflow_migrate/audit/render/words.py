@@ -22,21 +22,27 @@ def printable(text: str) -> str:
 
 def subject(finding: Finding) -> str:
     """What the finding is about, in a line: flow, step, queue; empty for the database as a whole."""
-    names = (("flow", finding.flow_slug), ("step", finding.step_slug), ("queue", finding.queue_name))
-    return printable(" ".join(f"{kind} {name}" for kind, name in names if name is not None))
+    names = [("flow", finding.flow_slug), ("step", finding.step_slug)]
+    if finding.queue_name != finding.flow_slug:
+        names.append(("queue", finding.queue_name))
+    return printable(", ".join(f"{kind} {name}" for kind, name in names if name is not None))
 
 
 def samples(finding: Finding) -> str:
     """The samples in a line, with a sign that there are more."""
-    more = ", …" if len(finding.samples) < finding.count and finding.samples else ""
-    return printable(", ".join(finding.samples) + more)
+    more = "; …" if finding.samples and len(finding.samples) < finding.count else ""
+    return printable("; ".join(finding.samples) + more)
+
+
+def found(finding: Finding) -> str:
+    """Subject, count and samples in a line, each where it says something."""
+    counted = str(finding.count) if finding.count > max(1, len(finding.samples)) else ""
+    return ": ".join(part for part in (subject(finding), counted, samples(finding)) if part)
 
 
 def sentence(finding: Finding) -> str:
     """The finding in a line: subject, count, samples, hint."""
-    counted = f"{finding.count}: {samples(finding)}." if finding.samples else f"{finding.count}."
-    about = f"{subject(finding)}: " if subject(finding) else ""
-    return f"{about}{counted} {printable(finding.hint)}"
+    return ". ".join(part for part in (found(finding), printable(finding.hint)) if part)
 
 
 def counts(findings: Sequence[Finding]) -> dict[Severity, int]:
