@@ -119,7 +119,10 @@ TASK_LAWS = {
     "T7": """status in ('queued', 'started') and (run_status <> 'started' or step_status <> 'started')""",
     "T8": "permanently_stalled_at is not null and requeued_count <> 3",
     "T9": "attempts_count > greatest(1, max_attempts) + requeued_count",
-    "T10": "exists (select from task as other where other.message_id = task.message_id and other <> task)",
+    "T10": """exists (select from pgflow.step_tasks as other
+              where other.message_id = task.message_id and other.message_id is not null
+              and (other.run_id, other.step_slug, other.task_index)
+                <> (task.run_id, task.step_slug, task.task_index))""",
     "Q2": "live and message_id not in (select msg_id from pgmq.q_sim)",
     "Q3": """not live and message_id not in (select msg_id from pgmq.a_sim)
              and message_id <> all (%(left_behind)s)""",
@@ -127,8 +130,8 @@ TASK_LAWS = {
 
 MESSAGE_LAWS = {
     "Q1": """(select count(*) from task
-              where task.message_id = q.msg_id and task.status in ('queued', 'started')
-                and (live or q.msg_id = any (%(left_behind)s))) <> 1""",
+              where task.message_id = q_sim.msg_id and task.status in ('queued', 'started')
+                and (live or q_sim.msg_id = any (%(left_behind)s))) <> 1""",
     "Q1 either queued or archived": "msg_id in (select msg_id from pgmq.a_sim)",
 }
 
@@ -180,17 +183,19 @@ def laws(release: str) -> str:
         ("pgflow.runs", "run_id::text", RUN_LAWS),
         ("state", "run_id || ' ' || step_slug", STATE_LAWS),
         ("task", "run_id || ' ' || step_slug || ' ' || task_index", TASK_LAWS),
-        ("pgmq.q_sim as q", "msg_id::text", MESSAGE_LAWS),
+        ("pgmq.q_sim", "msg_id::text", MESSAGE_LAWS),
     ]
-    return "\nunion all\n".join(
-        [
-            f"select '{law}' as law, {key} as culprit from {table} where {broken}"
-            for table, key, group in tables
-            for law, broken in group.items()
-            if law not in excused
-        ]
-        + [EVENTS]
-    )
+    queries = [EVENTS]
+    for table, key, group in tables:
+        marks = ", ".join(
+            f"case when {broken} then '{law}' end" for law, broken in group.items() if law not in excused
+        )
+        # One scan a table: "offset 0" keeps the counts of the views from being worked out for each law.
+        queries.append(
+            f"select law, {key} as culprit from (select * from {table} offset 0) as {table.split('.')[-1]}"
+            f" cross join unnest(array[{marks}]) as law where law is not null"
+        )
+    return "\nunion all\n".join(queries)
 
 
 # -- random flows
@@ -203,14 +208,14 @@ class Step:
     options: dict[str, Any]
 
 
-PATTERNS: list[dict[str, Any] | None] = [None, None, None, {}, {"ok": True}]
+PATTERNS: list[dict[str, Any] | None] = [None] * 12 + [{}, {"ok": True}]
 
 
 @st.composite
 def steps(draw: st.DrawFn) -> list[Step]:
     made: list[Step] = []
     slugs = draw(st.permutations(["a", "b", "c", "d", "e", "f"]))
-    for slug in slugs[: draw(st.integers(1, 6))]:
+    for slug in slugs[: draw(st.integers(3, 6))]:
         earlier = [step.slug for step in made]
         is_map = draw(st.booleans())
         most = min(len(earlier), 1 if is_map else 3)
@@ -226,9 +231,9 @@ def steps(draw: st.DrawFn) -> list[Step]:
                     "step_type": "map" if is_map else "single",
                     "required_input_pattern": draw(st.sampled_from(patterns)),
                     "forbidden_input_pattern": draw(st.sampled_from(patterns)),
-                    "when_unmet": draw(st.sampled_from(["skip", "skip-cascade", "fail"])),
+                    "when_unmet": draw(st.sampled_from(["skip", "skip-cascade", "skip", "fail"])),
                     "when_exhausted": draw(st.sampled_from(["fail", "skip", "skip-cascade"])),
-                    "max_attempts": draw(st.sampled_from([None, 0, 1, 3])),
+                    "max_attempts": draw(st.sampled_from([None, 0, 1, 1, 3])),
                     "base_delay": draw(st.sampled_from([None, 0, 7])),
                     "timeout": draw(st.sampled_from([None, 11])),
                     "start_delay": draw(st.sampled_from([None, None, 0, 300])),
@@ -240,18 +245,13 @@ def steps(draw: st.DrawFn) -> list[Step]:
 
 INPUTS = st.sampled_from([{"ok": True}, {"ok": False}, {}, [], [1]])
 ARRAYS = st.sampled_from([[], [1], [1, {"ok": True}, None]])
-OUTPUTS = st.sampled_from([[], [1], [1, 2], [1, 2], {"ok": True}, {}, None, 5])
+OUTPUTS = st.sampled_from([[1, 2], [1], [], [1, {"ok": True}], [1, 2], [1], {"ok": True}, None])
 CALLS = st.sampled_from(
-    [
-        "start",
-        *["read and claim"] * 4,
-        "claim",
-        *["complete"] * 5,
-        *["fail"] * 4,
-        *["stall"] * 2,
-        "show",
-        "late",
-    ]
+    ["read and claim"] * 6
+    + ["complete"] * 6
+    + ["fail"] * 4
+    + ["show"] * 3
+    + ["stall", "stall for good", "claim", "late", "late", "start"]
 )
 
 
@@ -371,6 +371,15 @@ class Simulation:
                 self.expect(task["message_id"], span, task["base_delay"] * 2 ** task["attempts_count"])
         assert rows == [self.core.task(run, step, index)]
 
+    def stall_for_good(self) -> None:
+        """A started task that has been requeued three times already grows old."""
+        task = self.pick("status = 'started' and permanently_stalled_at is null")
+        if task:
+            self.core.execute(
+                "update pgflow.step_tasks set requeued_count = 3 where message_id = %s", task["message_id"]
+            )
+            self.stall()
+
     def stall(self) -> None:
         """Some started tasks grow old, then somebody looks."""
         found = self.tasks("status = 'started' and permanently_stalled_at is null")
@@ -417,6 +426,8 @@ class Simulation:
 def test_every_law_holds_after_every_call(sessions: Sessions, release: str, examples: int) -> None:
     (core,) = sessions(release, 1)
     core.execute("set synchronous_commit = off")
+    core.execute("set jit = off")
+    core.execute("set plan_cache_mode = force_generic_plan")
     core.execute(VIEWS)
 
     @settings(
@@ -426,7 +437,7 @@ def test_every_law_holds_after_every_call(sessions: Sessions, release: str, exam
         database=None,
         suppress_health_check=list(HealthCheck),
     )
-    @given(st.data(), steps(), st.lists(CALLS, min_size=5, max_size=30))
+    @given(st.data(), steps(), st.lists(CALLS, min_size=25, max_size=25))
     def run(data: st.DataObject, flow: list[Step], calls: list[str]) -> None:
         simulation = Simulation(core, data.draw, flow)
         simulation.prepare()
@@ -476,7 +487,12 @@ select payload, event, topic, private from realtime.messages where event = 'step
             {"T8", "Q1", "Q3"},
         ),
         ("update pgflow.step_tasks set attempts_count = 9 where task_index = 0", {"T9"}),
-        ("update pgflow.step_tasks set message_id = 1", {"T10", "Q1"}),
+        (
+            # Queue identity has an index that forbids this.
+            "drop index if exists pgflow.step_tasks_queue_message_key;"
+            "update pgflow.step_tasks set message_id = 1",
+            {"T10", "Q1"},
+        ),
         ("delete from pgmq.q_sim where msg_id = 1", {"Q2"}),
         (
             "insert into pgmq.a_sim (msg_id, vt) select msg_id, vt from pgmq.q_sim",
