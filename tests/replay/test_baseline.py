@@ -30,6 +30,7 @@ def migrations(server: Server, templates: Templates, tmp_path_factory: pytest.Te
         [
             server.bin_dir / "pg_dump",
             "--schema=pgflow",
+            "--schema-only",
             "--no-owner",
             f"--dbname={server.dsn(templates.at('core_0_15_1'))}",
         ],

@@ -48,6 +48,7 @@ def build(dsn: str, folder: Path, revision: str) -> None:
     """
     with database.connect(dsn, autocommit=True) as connection:
         for path in files(folder, revision):
+            connection.execute("reset all")  # a file's settings end with it, as under Supabase's tool
             try:
                 connection.execute(path.read_bytes())
             except psycopg.Error as error:

@@ -14,6 +14,7 @@ from typing import Any
 
 import psycopg
 from psycopg import sql
+from psycopg.pq import TransactionStatus
 
 from pgflow_migrate.replay import catalogue
 
@@ -80,14 +81,15 @@ class Signature:
 
 
 def take(connection: psycopg.Connection[Any], schemas: Sequence[str] = SCHEMAS) -> Signature:
-    """Read the state, in one snapshot.
+    """Read the state, in one snapshot; within a transaction, as that transaction sees it.
 
     Args:
-        connection: in autocommit, or at the start of a transaction.
+        connection: an open connection.
         schemas: the schemas to read whole.
     """
+    idle = connection.info.transaction_status == TransactionStatus.IDLE
     with connection.transaction(), connection.cursor(row_factory=psycopg.rows.tuple_row) as cursor:
-        if connection.autocommit:
+        if idle:
             cursor.execute("set transaction isolation level repeatable read read only")
         cursor.execute("set local timezone to 'UTC'")
         cursor.execute(_TABLES, {"schemas": list(schemas), "tables": list(_OTHER_TABLES)})
