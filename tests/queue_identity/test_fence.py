@@ -1,0 +1,157 @@
+"""The fence: which locks, in which mode, and nobody else pays for our waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgflow_migrate import resources
+from pgflow_migrate.upgrade.run import upgrade
+
+Connection = psycopg.Connection[dict[str, Any]]
+FENCE = (resources.revision_sql("queue_identity") / "fence.sql").read_text(encoding="utf-8").encode()
+ORDERS = """
+  select pgflow.create_flow('Orders');
+  select pgflow.add_step('Orders', 'pack');
+  select pgmq.create('unrelated');
+"""
+
+
+@pytest.fixture
+def dsn(database_at: Callable[[str], str], connect: Callable[[str], Connection]) -> str:
+    """A 0.16.0 database with one flow and a queue of somebody else's."""
+    dsn = database_at("core_0_16_0")
+    connect(dsn).execute(ORDERS.encode())
+    return dsn
+
+
+def wait_until(observer: Connection, condition: str, *values: object) -> None:
+    """Return once the database says so; fail after 20 seconds."""
+    for _ in range(2000):
+        if observer.execute(condition.encode(), values).fetchone() is not None:
+            return
+        observer.execute("select pg_sleep(0.01)")
+    raise AssertionError(f"never came true: {condition}")
+
+
+def wait_until_blocked(observer: Connection, connection: Connection) -> None:
+    wait_until(observer, "select where cardinality(pg_blocking_pids(%s)) > 0", connection.info.backend_pid)
+
+
+def test_it_holds_the_documented_locks_and_no_other(dsn: str, connect: Callable[[str], Connection]) -> None:
+    session = connect(dsn)
+    with session.transaction():
+        session.execute(FENCE)
+        held = session.execute(
+            """
+            select c.relnamespace::regnamespace || '.' || c.relname as name, l.mode
+            from pg_locks l
+            join pg_class c on c.oid = l.relation
+            where l.pid = pg_backend_pid() and c.relkind = 'r' and l.mode not in ('AccessShareLock')
+            """
+        ).fetchall()
+        advisory = session.execute(
+            "select count(*) as n from pg_locks where pid = pg_backend_pid() and locktype = 'advisory'"
+        ).fetchone()
+    assert {row["name"]: row["mode"] for row in held} == {
+        "pgflow.runs": "AccessExclusiveLock",
+        "pgflow.step_states": "AccessExclusiveLock",
+        "pgflow.step_tasks": "AccessExclusiveLock",
+        "pgflow.flows": "AccessExclusiveLock",
+        "pgflow.steps": "AccessExclusiveLock",
+        "pgflow.deps": "AccessExclusiveLock",
+        "pgmq.meta": "ShareLock",
+        "pgmq.q_orders": "ShareLock",
+    }
+    assert advisory == {"n": 1}
+
+
+def test_settings_go_with_the_transaction(dsn: str, connect: Callable[[str], Connection]) -> None:
+    session = connect(dsn)
+    with session.transaction():
+        session.execute(FENCE)
+        assert session.execute("show lock_timeout").fetchone() == {"lock_timeout": "5s"}
+    assert session.execute("show lock_timeout").fetchone() == {"lock_timeout": "0"}
+
+
+def test_a_producer_that_waits_behind_the_upgrade_goes_on_as_if_nothing_had_happened(
+    dsn: str, connect: Callable[[str], Connection]
+) -> None:
+    holder, producer, observer = (connect(dsn) for _ in range(3))
+    with ThreadPoolExecutor() as pool:
+        # The holder makes the upgrade wait for its first table, so that the producer surely comes second.
+        with holder.transaction():
+            holder.execute("lock table pgflow.runs in access share mode")
+            upgrading = pool.submit(upgrade, dsn)
+            wait_until(
+                observer,
+                "select from pg_locks where relation = 'pgflow.runs'::regclass"
+                " and mode = 'AccessExclusiveLock' and not granted",
+            )
+            started: Future[Any] = pool.submit(
+                producer.execute, "select * from pgflow.start_flow('Orders', '{}')"
+            )
+            wait_until_blocked(observer, producer)
+        result = upgrading.result(timeout=60)
+        run = started.result(timeout=60).fetchone()
+    assert [one.revision for one in result.applied] == ["queue_identity"]
+    assert run is not None
+    assert run["status"] == "started"
+    task = observer.execute("select queue_name, message_id, status from pgflow.step_tasks").fetchall()
+    assert task == [{"queue_name": "orders", "message_id": 1, "status": "queued"}]
+    assert observer.execute("select msg_id from pgmq.q_orders").fetchall() == [{"msg_id": 1}]
+
+
+def test_a_session_that_would_deadlock_with_us_never_hears_of_it(
+    dsn: str, connect: Callable[[str], Connection]
+) -> None:
+    """It holds the queue that we want, and wants the tables that we hold: we step back, it goes on."""
+    other, ours, observer = (connect(dsn) for _ in range(3))
+    other.execute("begin")
+    other.execute("select pgmq.send('Orders', '{\"from\": \"outside\"}'::jsonb, 0::integer)")
+    with ThreadPoolExecutor() as pool:
+
+        def fence() -> bool:
+            with ours.transaction():
+                ours.execute("select set_config('pgflow_migrate.max_wait', '60s', true)")
+                ours.execute(FENCE)
+            return True
+
+        fenced = pool.submit(fence)
+        wait_until(
+            observer, "select from pg_locks where relation = 'pgmq.q_orders'::regclass and mode = 'ShareLock'"
+        )
+        other.execute("select pgflow.start_flow('Orders', '{}')")
+        assert not fenced.done()
+        other.execute("commit")
+        assert fenced.result(timeout=60)
+    assert observer.execute(
+        "select deadlocks from pg_stat_database where datname = current_database()"
+    ).fetchone() == {"deadlocks": 0}
+
+
+def test_when_the_budget_is_spent_every_lock_is_given_back(
+    dsn: str, connect: Callable[[str], Connection]
+) -> None:
+    holder, ours, observer = (connect(dsn) for _ in range(3))
+    with holder.transaction():
+        holder.execute("lock table pgflow.steps in access share mode")
+        ours.execute("begin")
+        ours.execute("select set_config('pgflow_migrate.lock_timeout', '300ms', true)")
+        ours.execute("savepoint before_the_fence")
+        with pytest.raises(psycopg.errors.LockNotAvailable) as caught:
+            ours.execute(FENCE)
+        assert caught.value.sqlstate == "55P03"
+        ours.execute("rollback to savepoint before_the_fence")
+        held = observer.execute(
+            "select relation::regclass::text as name from pg_locks"
+            " where pid = %s and locktype in ('relation', 'advisory')"
+            " and mode in ('AccessExclusiveLock', 'ShareLock', 'ExclusiveLock')",
+            (ours.info.backend_pid,),
+        ).fetchall()
+        assert held == []
+        ours.execute("rollback")
