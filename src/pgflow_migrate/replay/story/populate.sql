@@ -1,4 +1,5 @@
--- A 0.16.0 database on an ordinary day: three flows with work in flight, and two things that nobody has noticed.
+-- A 0.16.0 database on an ordinary day: three flows with work in flight, and two things that nobody has
+-- noticed.
 select pgflow.create_flow('orderIntake', timeout => 120);
 select pgflow.add_step('orderIntake', 'readMail');
 select pgflow.add_step('orderIntake', 'bookLine', array['readMail'], step_type => 'map');
@@ -25,7 +26,10 @@ begin
   for round in 1..3 loop
     perform pgflow.complete_task(
       task.run_id, task.step_slug, task.task_index,
-      case task.step_slug when 'readMail' then '["screws", "nails", "glue"]'::jsonb else '{"booked": true}' end
+      case task.step_slug
+        when 'readMail' then '["screws", "nails", "glue"]'::jsonb
+        else '{"booked": true}'
+      end
     )
     from pgflow.start_tasks(
       'orderIntake',
@@ -44,6 +48,7 @@ select pgflow.start_flow('newsletter', '{}', ('00000000-0000-4000-8000-000000000
 from generate_series(1, 4) n;
 do $$
 declare
+  worker constant uuid := '00000000-0000-4000-9000-000000000002';
   task record;
 begin
   for task in
@@ -52,7 +57,7 @@ begin
     where t.flow_slug = 'newsletter' and t.step_slug = 'draft' and t.run_id::text ~ '[12]$'
   loop
     for attempt in 1..task.failures loop
-      perform pgflow.start_tasks('newsletter', array[task.message_id], '00000000-0000-4000-9000-000000000002');
+      perform pgflow.start_tasks('newsletter', array[task.message_id], worker);
       perform pgflow.fail_task(task.run_id, 'draft', 0, 'the model is overloaded');
     end loop;
   end loop;
