@@ -7,6 +7,7 @@ import pwd
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from urllib.parse import quote
 
@@ -14,7 +15,14 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from pgflow_migrate.servers import install_pgmq, installation, open_server
+from pgflow_migrate.errors import PgflowMigrateError
+from pgflow_migrate.servers import (
+    install_pgmq,
+    install_surroundings,
+    installation,
+    open_server,
+    pgmq_as_extension,
+)
 
 PASSWORD = "p%40@:/ 'q\\ \N{SNOWMAN}"  # noqa: S105 - of a throwaway server
 
@@ -70,25 +78,62 @@ def test_the_callers_postgresql_variables_do_not_reach_the_server(monkeypatch: p
         ]
 
 
+def copy_installation(version: int, folder: Path) -> Path:
+    """Copy an embedded installation and its wheel's libraries; returns the folder of its programs."""
+    bin_dir = installation.embedded(version).bin_dir
+    package = bin_dir.parents[1]
+    copied = folder / package.name / bin_dir.parent.name
+    shutil.copytree(bin_dir.parent, copied)
+    libraries = package.with_name(f"{package.name}.libs")
+    if libraries.is_dir():
+        shutil.copytree(libraries, folder / libraries.name)
+    return copied / "bin"
+
+
 @pytest.mark.parametrize("version", [16, 17, 18])
 def test_root_runs_binaries_that_only_root_can_read(
     nobody: pwd.struct_passwd, tmp_path: Path, version: int
 ) -> None:
-    found = installation.embedded(version)
-    package = found.bin_dir.parents[1]
-    copied = tmp_path / package.name / found.bin_dir.parent.name
-    shutil.copytree(found.bin_dir.parent, copied)
-    libraries = package.with_name(f"{package.name}.libs")
-    if libraries.is_dir():
-        shutil.copytree(libraries, tmp_path / libraries.name)
+    bin_dir = copy_installation(version, tmp_path)
     tmp_path.chmod(0o700)
-    with open_server(f"binaries:{copied / 'bin'}") as server, psycopg.connect(server.admin_dsn) as connection:
+    with open_server(f"binaries:{bin_dir}") as server, psycopg.connect(server.admin_dsn) as connection:
         assert connection.info.server_version // 10000 == version
         install_pgmq(connection, "extension")
         folder = Path(str(conninfo_to_dict(server.admin_dsn)["host"]))
         assert folder.stat().st_uid == nobody.pw_uid
         assert folder.stat().st_mode & 0o777 == 0o700
     assert tmp_path.stat().st_mode & 0o777 == 0o700
+
+
+def test_an_old_installation_without_pg_config_has_pgmq_as_sql_only() -> None:
+    # Not in tmp_path: nobody else may enter that.
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        bin_dir = copy_installation(16, folder)
+        (bin_dir / "pg_config").unlink()
+        with open_server(f"binaries:{bin_dir}") as server, psycopg.connect(server.admin_dsn) as connection:
+            assert not pgmq_as_extension(connection)
+            with pytest.raises(PgflowMigrateError) as caught:
+                install_pgmq(connection, "extension")
+            assert str(caught.value) == "This server has no extension pgmq. Install PGMQ as SQL instead."
+            install_pgmq(connection)
+            install_surroundings(connection)
+            assert connection.execute("select extname from pg_extension").fetchall() == [("plpgsql",)]
+            connection.execute("select pgmq.create('Orders'), cron.schedule('job', '* * * * *', 'select 1')")
+        folder.chmod(0o700)
+        if os.geteuid() == 0:
+            with pytest.raises(PgflowMigrateError) as caught, open_server(f"binaries:{bin_dir}"):
+                pass
+            assert caught.value.message == (
+                f"{bin_dir} is not readable by every user, and without its pg_config it cannot be copied."
+            )
+
+
+def test_a_folder_of_links_leads_to_the_installation(tmp_path: Path) -> None:
+    bin_dir = installation.embedded(18).bin_dir
+    (tmp_path / "postgres").symlink_to(bin_dir / "postgres")
+    assert installation.in_folder(tmp_path) == installation.Installation(bin_dir.resolve(), 18)
 
 
 def python_for_everyone() -> Path:

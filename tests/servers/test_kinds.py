@@ -139,22 +139,23 @@ def test_sql_written_for_supabase_runs_unchanged(database: str) -> None:
         )
 
 
-@pytest.mark.parametrize(
-    ("name", "script"),
-    [
-        ("pgmq", 'create extension "pgmq"'),
-        ("pgmq", 'create schema "pgmq"; create extension "pgmq" with schema "pgmq"'),
-        ("pg_cron", "create extension pg_cron"),
-        ("pg_cron", "create extension pg_cron with schema pg_catalog"),
-        ("pg_net", "create extension pg_net"),
-        ("pg_net", "create schema extensions; create extension pg_net with schema extensions"),
-        ("supabase_vault", "create schema vault; create extension supabase_vault with schema vault cascade"),
-    ],
-)
-def test_an_empty_database_takes_the_extensions_of_supabase(database: str, name: str, script: str) -> None:
+def test_an_empty_database_takes_the_extensions_of_supabase(database: str) -> None:
     with connected(database) as connection:
-        connection.execute(script.encode())
-        assert set(extensions(connection)) == {"plpgsql", name}
+        for name, script in (
+            ("pgmq", 'create extension "pgmq"'),
+            ("pgmq", 'create schema "pgmq"; create extension "pgmq" with schema "pgmq"'),
+            ("pg_cron", "create extension pg_cron"),
+            ("pg_cron", "create extension pg_cron with schema pg_catalog"),
+            ("pg_net", "create extension pg_net"),
+            ("pg_net", "create schema extensions; create extension pg_net with schema extensions"),
+            (
+                "supabase_vault",
+                "create schema vault; create extension supabase_vault with schema vault cascade",
+            ),
+        ):
+            with connection.transaction(force_rollback=True):
+                connection.execute(script.encode())
+                assert set(extensions(connection)) == {"plpgsql", name}
 
 
 def test_templates_give_pgmq_in_either_way(started: Server) -> None:

@@ -65,6 +65,8 @@ def in_folder(bin_dir: Path) -> Installation:
     Raises:
         PgflowMigrateError: there is no working ``postgres`` and ``initdb``.
     """
+    # A folder of links, such as /usr/local/bin, leads to the one that has everything.
+    bin_dir = (bin_dir / "postgres").resolve().parent
     for program in ("postgres", "initdb"):
         if not (bin_dir / program).is_file():
             raise PgflowMigrateError(
