@@ -64,7 +64,8 @@ class Blocker:
         application: its application_name, empty when we may not see it.
         state: as pg_stat_activity has it, such as ``idle in transaction``; empty when we may not see it.
         query_age: seconds since its last statement began, or None when we may not see it.
-        holds: the tables on which it holds locks, such as ``pgflow.runs``.
+        holds: what it holds locks on: tables such as ``pgflow.runs``, or ``pgflow-migrate itself`` when it is
+            another upgrade.
     """
 
     pid: int

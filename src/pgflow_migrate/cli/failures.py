@@ -23,7 +23,9 @@ def show(ctx: click.Context, error: BaseException) -> int:
     if output.chosen_format(ctx) == "json":
         output.print_json(_document(told, findings))
     elif findings:
-        _print_findings(findings)
+        from pgflow_migrate.audit import render
+
+        render.findings_table(findings, output.console())
     click.echo(
         f"{click.style('error:', fg='red', bold=True)} {told.message}", err=True, color=output.colour()
     )
@@ -44,11 +46,6 @@ def _unexpected(error: BaseException) -> PgflowMigrateError:
         f"Unexpected {type(error).__name__}: {text}" if text else f"Unexpected {type(error).__name__}.",
         "Run pgflow-migrate --debug … for the traceback.",
     )
-
-
-def _print_findings(findings: tuple[Finding, ...]) -> None:
-    for finding in findings:
-        click.echo(f"{finding.code}: {finding.hint}")
 
 
 def _document(error: PgflowMigrateError, findings: tuple[Finding, ...]) -> dict[str, Any]:

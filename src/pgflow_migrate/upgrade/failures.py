@@ -12,24 +12,31 @@ import sqlalchemy as sa
 from alembic.util import CommandError
 from psycopg.rows import dict_row
 
-from pgflow_migrate import audit, database
+from pgflow_migrate import database
+from pgflow_migrate.audit import refusal
 from pgflow_migrate.errors import BlockedError, Blocker, FenceError, PgflowMigrateError, SqlFileError
 
 UNCHANGED = "The database is unchanged."
 
-_BLOCKED = "PF001"  # raised by the preflight, with the findings in its detail
-
 _BLOCKERS = """
 select a.pid, coalesce(a.application_name, '') as application, coalesce(a.state, '') as state,
   extract(epoch from clock_timestamp() - a.query_start)::float8 as query_age,
-  array_agg(distinct l.relation::regclass::text) as holds
+  array_agg(distinct case
+    when l.locktype = 'advisory' then 'pgflow-migrate itself'
+    else format('%I.%I', n.nspname, c.relname)
+  end) as holds
 from pg_catalog.pg_locks l
 join pg_catalog.pg_stat_activity a on a.pid = l.pid
-join pg_catalog.pg_class c on c.oid = l.relation
-where l.locktype = 'relation' and l.granted and a.pid <> pg_backend_pid() and c.relkind in ('r', 'p')
+left join pg_catalog.pg_class c on l.locktype = 'relation' and c.oid = l.relation and c.relkind in ('r', 'p')
+left join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+where l.granted and a.pid <> pg_backend_pid()
   and l.database = (select d.oid from pg_catalog.pg_database d where d.datname = current_database())
-  and c.relnamespace in (
-    select n.oid from pg_catalog.pg_namespace n where n.nspname in ('pgflow', 'pgmq', 'pgflow_migrate')
+  and (
+    n.nspname in ('pgflow', 'pgmq', 'pgflow_migrate')
+    or (
+      l.locktype = 'advisory' and l.objsubid = 1
+      and (l.classid::bigint << 32 | l.objid::bigint) = hashtextextended('pgflow-migrate', 0)
+    )
   )
 group by a.pid, a.application_name, a.state, a.query_start
 order by a.query_start
@@ -91,12 +98,11 @@ def _explain(
             f"{UNCHANGED} It is safe to repeat; pause workers and producers, or raise --lock-timeout.",
             _blockers(dsn),
         )
-    if error.sqlstate == _BLOCKED:
-        findings = audit.findings_from_error(error)
+    if error.sqlstate == refusal.SQLSTATE:
         return BlockedError(
-            f"The preflight found {len(findings)} thing{'' if len(findings) == 1 else 's'} to mend first.",
-            f"{UNCHANGED} Mend them as their hints say, then repeat.",
-            findings,
+            f"The preflight refuses: {_text(error)}.",
+            f"{UNCHANGED} Mend each finding as its hint says, then repeat.",
+            refusal.findings_from_error(error),
         )
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
         return _not_entitled(error, at, dsn)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import psycopg
 from psycopg import sql
-from psycopg.rows import class_row, tuple_row
+from psycopg.rows import tuple_row
 
 from pgflow_migrate.errors import BlockedError, PgflowMigrateError
 from pgflow_migrate.upgrade import checksum
@@ -35,7 +35,7 @@ class Entry:
     Attributes:
         name: the revision's id.
         checksum: what it was, see :func:`pgflow_migrate.upgrade.checksum.checksum`.
-        applied_at: start of the transaction that applied it, or that adopted a database at or beyond it.
+        applied_at: in UTC, the start of the transaction that applied it or adopted a database beyond it.
     """
 
     name: str
@@ -52,10 +52,11 @@ def entries(connection: Connection) -> tuple[Entry, ...]:
     """What is recorded, oldest first; nothing where there is no ledger."""
     if not _exists(connection, "schema_migrations"):
         return ()
-    rows = connection.cursor(row_factory=class_row(Entry)).execute(
+    # In binary, because psycopg cannot read every DateStyle that a server may have.
+    rows = connection.cursor(row_factory=tuple_row, binary=True).execute(
         "select name, checksum, applied_at from pgflow_migrate.schema_migrations order by applied_at, name"
     )
-    return tuple(rows)
+    return tuple(Entry(name, checksum_, at.astimezone(timezone.utc)) for name, checksum_, at in rows)
 
 
 def versions(connection: Connection) -> tuple[str, ...]:

@@ -1,0 +1,204 @@
+"""The plain ``alembic`` command goes the same way as ours, and leaves the same behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Callable
+from subprocess import CompletedProcess
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+from pgflow_migrate.errors import EXIT_BLOCKED, EXIT_COULD_NOT_RUN, EXIT_FENCE
+from pgflow_migrate.replay import catalogue
+from pgflow_migrate.upgrade.run import upgrade
+
+Alembic = Callable[..., "CompletedProcess[str]"]
+Unchanged = Callable[[str], contextlib.AbstractContextManager[None]]
+
+
+def execute(dsn: str, statement: str) -> list[tuple[object, ...]]:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        cursor = connection.execute(statement.encode())
+        return cursor.fetchall() if cursor.description else []
+
+
+def what_is_left(dsn: str) -> tuple[object, ...]:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        facts = catalogue.facts(connection, ["pgflow", "pgflow_migrate"])
+        facts = {name: re.sub(r" file \d+$", "", fact) for name, fact in facts.items()}
+    recorded = execute(dsn, "select name, checksum from pgflow_migrate.schema_migrations order by name")
+    return facts, recorded, execute(dsn, "table pgflow_migrate.alembic_version")
+
+
+def without_ledger(dsn: str) -> str:
+    execute(dsn, "drop schema pgflow_migrate cascade")
+    return dsn
+
+
+@pytest.mark.parametrize("start", ["", "core_0_15_0", "core_0_15_0 without ledger"])
+def test_it_leaves_the_same_as_our_command(
+    database_at: Callable[[str], str], alembic: Alembic, start: str
+) -> None:
+    ours, plain = (database_at(start.split(" ")[0]) for _ in range(2))
+    if "without" in start:
+        without_ledger(ours)
+        without_ledger(plain)
+    upgrade(ours)
+    done = alembic(plain, "upgrade", "head")
+    assert done.returncode == 0, done.stderr
+    left, expected = what_is_left(plain), what_is_left(ours)
+    assert left == expected
+
+
+def test_it_reports_current_and_history_and_check_of_heads(
+    database_at: Callable[[str], str], alembic: Alembic, unchanged: Unchanged
+) -> None:
+    dsn = database_at("core_0_15_1")
+    with unchanged(dsn):
+        assert alembic(dsn, "current").stdout == "core_0_15_1\n"
+        assert alembic(dsn, "current", "--check-heads").returncode != 0
+        assert "core_0_15_0 -> core_0_15_1" in alembic(dsn, "history").stdout
+
+
+def test_current_makes_no_schema_where_there_is_none(
+    database_at: Callable[[str], str], alembic: Alembic, unchanged: Unchanged
+) -> None:
+    dsn = database_at("")
+    with unchanged(dsn):
+        done = alembic(dsn, "current")
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_stamp_keeps_the_ledger_in_step_forwards_and_backwards(
+    database_at: Callable[[str], str], alembic: Alembic
+) -> None:
+    dsn = without_ledger(database_at("core_0_16_0"))
+
+    def recorded() -> tuple[list[tuple[object, ...]], list[tuple[object, ...]]]:
+        names = execute(dsn, "select name from pgflow_migrate.schema_migrations order by name")
+        return names, execute(dsn, "table pgflow_migrate.alembic_version")
+
+    assert alembic(dsn, "stamp", "core_0_16_0").returncode == 0
+    assert recorded() == ([("core_0_15_0",), ("core_0_15_1",), ("core_0_16_0",)], [("core_0_16_0",)])
+    assert alembic(dsn, "stamp", "core_0_15_0").returncode == 0
+    assert recorded() == ([("core_0_15_0",)], [("core_0_15_0",)])
+    assert alembic(dsn, "stamp", "--purge", "core_0_15_1").returncode == 0
+    assert recorded() == ([("core_0_15_0",), ("core_0_15_1",)], [("core_0_15_1",)])
+    assert alembic(dsn, "stamp", "base").returncode == 0
+    assert recorded() == ([], [])
+
+
+def test_a_downgrade_is_refused(
+    database_at: Callable[[str], str], alembic: Alembic, unchanged: Unchanged
+) -> None:
+    dsn = database_at("core_0_16_0")
+    with unchanged(dsn):
+        done = alembic(dsn, "downgrade", "-1")
+    assert done.returncode == EXIT_COULD_NOT_RUN
+    assert "There is no downgrade: data that only the newer schema can hold would be lost." in done.stderr
+    assert "Restore the backup that was taken before the upgrade." in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_changed_checksum_is_refused(database_at: Callable[[str], str], alembic: Alembic) -> None:
+    dsn = database_at("core_0_15_1")
+    execute(dsn, "update pgflow_migrate.schema_migrations set checksum = 'x' where name = 'core_0_15_1'")
+    done = alembic(dsn, "upgrade", "core_0_16_0")
+    assert done.returncode == EXIT_BLOCKED
+    assert 'The files of revision "core_0_15_1" are not those that were applied' in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command", [("upgrade", "head"), ("current",)])
+def test_a_newer_version_is_refused(
+    database_at: Callable[[str], str], alembic: Alembic, command: tuple[str, ...]
+) -> None:
+    dsn = database_at("core_0_15_1")
+    execute(dsn, "update pgflow_migrate.alembic_version set version_num = 'from_the_future'")
+    done = alembic(dsn, *command)
+    assert done.returncode == EXIT_COULD_NOT_RUN
+    assert "This database was upgraded by a newer pgflow-migrate" in done.stderr
+
+
+def test_an_unknown_target_is_said_in_one_sentence(
+    database_at: Callable[[str], str], alembic: Alembic, unchanged: Unchanged
+) -> None:
+    dsn = database_at("core_0_15_1")
+    with unchanged(dsn):
+        done = alembic(dsn, "upgrade", "nonsense")
+    assert done.returncode == EXIT_COULD_NOT_RUN
+    assert "error: Can't locate revision identified by 'nonsense'." in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_last_x_argument_wins_and_an_unknown_one_is_refused(
+    database_at: Callable[[str], str], alembic: Alembic
+) -> None:
+    dsn = database_at("core_0_15_1")
+    done = alembic("postgresql://ann:s3cr3t@127.0.0.1:1/app", "-x", f"dsn={dsn}", "current")
+    assert (done.returncode, done.stdout) == (0, "core_0_15_1\n")
+    done = alembic(dsn, "-x", "dns=typo", "current")
+    assert done.returncode == EXIT_COULD_NOT_RUN
+    assert 'error: There is no -x argument "dns".' in done.stderr
+
+
+def test_without_an_x_argument_the_environment_names_the_database(
+    database_at: Callable[[str], str], alembic: Alembic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dsn = database_at("core_0_15_1")
+    done = alembic("", "current")
+    assert done.returncode == EXIT_COULD_NOT_RUN
+    assert "The connection string that was given is empty." in done.stderr
+
+    import subprocess
+    import sys
+
+    from pgflow_migrate import resources
+
+    command = [sys.executable, "-m", "alembic", "-c", str(resources.alembic_ini()), "current"]
+    environment = {**os.environ, "DATABASE_URL": dsn}
+    found = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    assert found.stdout == "core_0_15_1\n"
+
+
+def test_a_connection_failure_is_one_sentence_without_the_password(alembic: Alembic) -> None:
+    done = alembic("postgresql://ann:s3cr%40t@127.0.0.1:1/app", "upgrade", "head")
+    assert done.returncode == EXIT_COULD_NOT_RUN
+    assert "error: No server listens at 127.0.0.1:1." in done.stderr
+    assert "s3cr" not in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_its_wait_for_locks_is_bounded_too(
+    database_at: Callable[[str], str],
+    alembic: Alembic,
+    unchanged: Unchanged,
+    holding: Callable[[str, str], contextlib.AbstractContextManager[int]],
+) -> None:
+    dsn = database_at("core_0_16_0")
+    with unchanged(dsn), holding(dsn, "lock table pgflow.runs in row exclusive mode") as pid:
+        done = alembic(dsn, "-x", "lock_timeout=200ms", "upgrade", "head")
+    assert done.returncode == EXIT_FENCE
+    assert "The locks for the upgrade were not obtained within 0.2 s" in done.stderr
+    assert f'pid {pid} ("the holder", idle in transaction' in done.stderr
+
+
+def test_a_bad_lock_timeout_is_refused(database_at: Callable[[str], str], alembic: Alembic) -> None:
+    done = alembic(database_at("core_0_16_0"), "-x", "lock_timeout=5", "upgrade", "head")
+    assert done.returncode == EXIT_COULD_NOT_RUN
+    assert "-x lock_timeout: '5' is no duration" in done.stderr
+
+
+def test_the_version_table_is_out_of_the_users_way(database_at: Callable[[str], str]) -> None:
+    dsn = database_at("core_0_15_0")
+    tables = execute(
+        dsn,
+        "select n.nspname::text from pg_class c join pg_namespace n on n.oid = c.relnamespace"
+        " where c.relname in ('alembic_version', 'schema_migrations')",
+    )
+    assert tables == [("pgflow_migrate",), ("pgflow_migrate",)]
+    assert conninfo_to_dict(dsn)["dbname"]
