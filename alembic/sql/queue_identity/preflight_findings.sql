@@ -28,6 +28,7 @@ declare
   caller_work_mem constant text := pg_catalog.current_setting('work_mem');
   caller_jit constant text := pg_catalog.current_setting('jit');
   caller_nestloop constant text := pg_catalog.current_setting('enable_nestloop');
+  caller_quoting constant text := pg_catalog.current_setting('quote_all_identifiers');
 
   findings jsonb := '[]';
   batch_findings jsonb;
@@ -62,6 +63,7 @@ declare
 begin
   -- Names below mean what they say, whatever the caller's settings; all are given back at the end.
   perform pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+  perform set_config('quote_all_identifiers', 'off', true);
   perform set_config('jit', 'off', true);
   -- The planner cannot know how many rows the arrays and lists below hold; hashing is never the bad choice.
   perform set_config('enable_nestloop', 'off', true);
@@ -928,6 +930,7 @@ begin
 
   -- The report ----------------------------------------------------------------------------------------------
 
+  perform set_config('quote_all_identifiers', caller_quoting, true);
   perform set_config('jit', caller_jit, true);
   perform set_config('enable_nestloop', caller_nestloop, true);
   perform set_config('work_mem', caller_work_mem, true);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Iterator
+from datetime import datetime, timezone
 from typing import Any
 
 import psycopg
@@ -15,10 +16,11 @@ from pgflow_migrate.audit import script
 from pgflow_migrate.audit.findings import AuditReport, Finding
 from pgflow_migrate.errors import PgflowMigrateError
 
+# The time as text, because psycopg reads timestamps in one DateStyle only.
 _FACTS = """
 select pg_catalog.current_database()::text as database,
   pg_catalog.split_part(pg_catalog.current_setting('server_version'), ' ', 1) as server,
-  pg_catalog.now() as taken_at
+  pg_catalog.to_char(pg_catalog.now() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US') as taken_at
 """
 
 
@@ -44,7 +46,12 @@ def run_audit(
         rows = cursor.execute(script.FETCH.encode()).fetchall()
         cursor.execute(script.CLOSE.encode())
         facts = cursor.execute(_FACTS.encode()).fetchall()[0]
-    return AuditReport(findings=tuple(Finding.from_row(row) for row in rows), **facts)
+    return AuditReport(
+        findings=tuple(Finding.from_row(row) for row in rows),
+        database=facts["database"],
+        server=facts["server"],
+        taken_at=datetime.fromisoformat(facts["taken_at"]).replace(tzinfo=timezone.utc),
+    )
 
 
 @contextlib.contextmanager

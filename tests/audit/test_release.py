@@ -1,0 +1,116 @@
+"""Databases that are not at 0.16.0."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgflow_migrate.audit.run import run_audit
+
+Database = psycopg.Connection[dict[str, Any]]
+Audited = Callable[[Database], list[tuple[Any, ...]]]
+
+
+def unexpected(*samples: str, count: int | None = None) -> list[tuple[Any, ...]]:
+    return [("error", "release-unexpected", None, None, None, count or len(samples), samples)]
+
+
+@pytest.mark.parametrize(
+    ("revision", "release"),
+    [
+        ("core_0_15_0", "pgflow 0.15.0 or 0.15.1"),
+        ("core_0_15_1", "pgflow 0.15.0 or 0.15.1"),
+        ("core_0_16_0", "pgflow 0.16.0"),
+    ],
+)
+def test_every_release_that_the_chain_takes_is_audited(
+    revision: str, release: str, database_at: Callable[[str], str], connect: Callable[[str], Database]
+) -> None:
+    database = connect(database_at(revision))
+    database.execute("select pgflow.create_flow('orders'); select pgflow.add_step('orders', 'pack')")
+    database.execute("select pgflow.start_flow('orders', '{}')")
+    report = run_audit(database)
+    assert report.blocking == ()
+    assert report.findings[-1].samples[2] == f"{release}, PostgreSQL {report.server}"
+    database.execute("select pgmq.send('orders', '{}'::jsonb)")
+    assert [finding.code for finding in run_audit(database).blocking] == ["message-without-task"]
+
+
+def test_a_database_without_pgflow(
+    database_at: Callable[[str], str], connect: Callable[[str], Database], audited: Audited
+) -> None:
+    database = connect(database_at(""))
+    assert audited(database) == unexpected("schema pgflow is missing")
+
+
+def test_an_empty_schema_pgflow(
+    database_at: Callable[[str], str], connect: Callable[[str], Database], audited: Audited
+) -> None:
+    database = connect(database_at(""))
+    database.execute("create schema pgflow")
+    ((severity, code, *_, count, samples),) = audited(database)
+    assert (severity, code, count, len(samples)) == ("error", "release-unexpected", 14, 14)
+    assert "table pgflow.step_tasks is missing" in samples
+    assert "function pgflow.start_flow(text, jsonb, uuid) is missing" in samples
+
+
+def test_a_database_that_has_queue_identity_says_so(
+    database_at: Callable[[str], str], connect: Callable[[str], Database], audited: Audited
+) -> None:
+    database = connect(database_at("queue_identity"))
+    assert audited(database) == unexpected(
+        "pgflow.step_tasks has column queue_name already", "pgflow.steps has column queue_name already"
+    )
+    (blocking,) = run_audit(database).blocking
+    assert blocking.hint == "Queue identity is here already: there is nothing to upgrade."
+
+
+@pytest.mark.parametrize(
+    ("change", "sample"),
+    [
+        ("alter table pgflow.steps add column queue_name text", "pgflow.steps has column queue_name already"),
+        ("alter table pgflow.runs alter column status type varchar", "pgflow.runs lacks column status text"),
+        ("drop table pgflow.deps", "table pgflow.deps is missing"),
+        (
+            "drop function pgflow.start_tasks(text, bigint[], uuid)",
+            "function pgflow.start_tasks(text, bigint[], uuid) is missing",
+        ),
+        (
+            "drop function pgflow.ensure_flow_compiled(text, jsonb)",
+            "function pgflow.ensure_flow_compiled(text, jsonb) is missing",
+        ),
+    ],
+)
+def test_a_difference_is_named_and_nothing_else_is_inspected(
+    change: str, sample: str, database: Database, audited: Audited
+) -> None:
+    database.execute("select pgflow.create_flow('a__b')")
+    database.execute(change.encode())
+    assert audited(database) == unexpected(sample)
+
+
+def test_what_users_added_does_not_matter(database: Database, audited: Audited) -> None:
+    database.execute(
+        "alter table pgflow.runs add column tenant text; create table pgflow.mine (id integer);"
+        "create function pgflow.mine() returns integer language sql as 'select 1'"
+    )
+    assert audited(database) == []
+
+
+def test_without_pgmq_everything_else_is_still_judged(database: Database, audited: Audited) -> None:
+    database.execute("select pgflow.create_flow('a__b'); select pgflow.add_step('a__b', '_c')")
+    database.execute("select pgflow.start_flow('a__b', '{}')")
+    database.execute("drop extension if exists pgmq cascade; drop schema if exists pgmq cascade")
+    assert [row[:4] for row in audited(database)] == [
+        ("error", "pgmq-absent", None, None),
+        ("error", "slug-double-underscore", "a__b", None),
+        ("error", "slug-leading-underscore", "a__b", "_c"),
+    ]
+
+
+def test_a_pgmq_without_headers_is_too_old(database: Database, audited: Audited) -> None:
+    database.execute("alter type pgmq.message_record drop attribute headers")
+    assert audited(database) == [("error", "pgmq-absent", None, None, None, 1, ())]

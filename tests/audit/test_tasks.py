@@ -1,0 +1,89 @@
+"""Tasks: what the upgrade will fill, and what it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgflow_migrate.audit import Finding
+from pgflow_migrate.audit.run import run_audit
+
+Database = psycopg.Connection[dict[str, Any]]
+Audited = Callable[[Database], list[tuple[Any, ...]]]
+Row = Callable[[Finding], tuple[Any, ...]]
+
+RUN = "00000000-0000-4000-8000-000000000001"
+
+
+@pytest.fixture
+def mapped(database: Database) -> Database:
+    """Flow Orders with 5000 tasks of a map step, none of whose messages is active any more; flow billing."""
+    database.execute("select pgflow.create_flow('Orders'); select pgflow.create_flow('billing');")
+    database.execute("select pgflow.add_step('Orders', 'pack', step_type => 'map')")
+    database.execute(
+        "select pgflow.start_flow('Orders', (select jsonb_agg(i) from generate_series(1, 5000) as i), %s)",
+        [RUN],
+    )
+    database.execute("truncate pgmq.q_orders")
+    return database
+
+
+def first_twenty(first: int = 0) -> tuple[str, ...]:
+    return tuple(f"{RUN}/pack/{index}" for index in range(first, first + 20))
+
+
+def test_steps_and_tasks_to_fill_are_counted_for_each_flow(mapped: Database, row: Row) -> None:
+    mapped.execute("select pgflow.add_step('billing', 'a'); select pgflow.add_step('billing', 'b')")
+    mapped.execute("select pgflow.start_flow('billing', '{}')")
+    infos = [row(finding) for finding in run_audit(mapped).of("info")]
+    assert infos[:-2] == [
+        ("info", "backfill-steps", "Orders", None, "orders", 1, ()),
+        ("info", "backfill-steps", "billing", None, "billing", 2, ()),
+        ("info", "backfill-tasks", "Orders", None, "orders", 5000, ()),
+        ("info", "backfill-tasks", "billing", None, "billing", 2, ()),
+    ]
+
+
+def test_tasks_without_a_message_are_an_info(mapped: Database, row: Row, audited: Audited) -> None:
+    mapped.execute("update pgflow.step_tasks set message_id = null where task_index >= 100")
+    assert audited(mapped) == []
+    found = [row(finding) for finding in run_audit(mapped).findings if finding.code == "null-message-id"]
+    assert found == [("info", "null-message-id", "Orders", None, "orders", 4900, first_twenty(100))]
+
+
+def test_tasks_of_another_flow_than_their_runs(mapped: Database, audited: Audited) -> None:
+    mapped.execute("update pgflow.step_tasks set flow_slug = 'billing'")
+    assert audited(mapped) == [("error", "task-flow-mismatch", "billing", None, None, 5000, first_twenty())]
+
+
+def test_tasks_without_a_run_count_as_a_mismatch(mapped: Database, audited: Audited) -> None:
+    mapped.execute(
+        "set session_replication_role = replica; delete from pgflow.runs; reset session_replication_role"
+    )
+    assert audited(mapped) == [("error", "task-flow-mismatch", "Orders", None, None, 5000, first_twenty())]
+
+
+def test_message_ids_that_several_tasks_have(mapped: Database, audited: Audited) -> None:
+    mapped.execute("update pgflow.step_tasks set message_id = 9007199254740993 + task_index / 2")
+    samples = tuple(f"orders/{9007199254740993 + number}" for number in range(20))
+    assert audited(mapped) == [("error", "duplicate-queue-message", "Orders", None, "orders", 2500, samples)]
+
+
+def test_the_same_id_in_different_queues_is_fine(mapped: Database, audited: Audited) -> None:
+    mapped.execute("select pgflow.add_step('billing', 'send'); select pgflow.start_flow('billing', '{}')")
+    ids = mapped.execute("select count(*) from pgflow.step_tasks where message_id = 1").fetchone()
+    assert ids == {"count": 2}
+    assert audited(mapped) == []
+
+
+def test_the_same_id_for_flows_that_share_a_queue_is_a_duplicate(mapped: Database, audited: Audited) -> None:
+    mapped.execute("select pgflow.create_flow('orders'); delete from pgmq.meta where queue_name = 'orders'")
+    mapped.execute("select pgflow.add_step('orders', 'send'); select pgflow.start_flow('orders', '{}')")
+    mapped.execute("update pgflow.step_tasks set message_id = 1 where flow_slug = 'orders'")
+    mapped.execute("truncate pgmq.q_orders")
+    assert [row for row in audited(mapped) if row[1] != "flow-slug-case-duplicate"] == [
+        ("error", "duplicate-queue-message", None, None, "orders", 1, ("orders/1",))
+    ]
