@@ -17,6 +17,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from pgflow_migrate.errors import PgflowMigrateError
 from pgflow_migrate.servers import (
+    LocalServer,
     install_pgmq,
     install_surroundings,
     installation,
@@ -39,7 +40,8 @@ def test_a_password_of_any_characters_opens_a_server_on_a_free_port() -> None:
         with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
             psycopg.connect(server.admin_dsn, password="wrong")  # noqa: S106
         # The port survives a crash, so that the connection string stays true.
-        server.crash()  # type: ignore[attr-defined]
+        assert isinstance(server, LocalServer)
+        server.crash()
         psycopg.connect(url).close()
 
 
@@ -62,7 +64,8 @@ def test_a_durable_server_keeps_postgresqls_protection_and_takes_settings() -> N
             ):
                 assert connection.execute(f"show {name}".encode()).fetchall() == [(value,)]
             connection.execute("create table kept as select 42 as answer")
-        server.crash()  # type: ignore[attr-defined]
+        assert isinstance(server, LocalServer)
+        server.crash()
         with psycopg.connect(dsn) as connection:
             assert connection.execute("table kept").fetchall() == [(42,)]
         assert server.log is not None
@@ -76,6 +79,16 @@ def test_the_callers_postgresql_variables_do_not_reach_the_server(monkeypatch: p
         assert connection.execute("select current_user, current_database()").fetchall() == [
             ("postgres", "postgres")
         ]
+
+
+@pytest.mark.parametrize("version", [16, 18])
+def test_a_strict_umask_does_not_matter(version: int) -> None:
+    usual = os.umask(0o077)
+    try:
+        with open_server(f"embedded:{version}") as server, psycopg.connect(server.admin_dsn) as connection:
+            install_pgmq(connection, "extension")
+    finally:
+        os.umask(usual)
 
 
 def copy_installation(version: int, folder: Path) -> Path:

@@ -108,12 +108,20 @@ def test_templates_work_there_and_are_dropped_too(server: Server, databases: Dat
     assert databases() == before
 
 
-def test_a_role_that_may_create_databases_is_enough(role: Callable[[str], str], databases: Databases) -> None:
+def test_a_role_that_may_create_databases_is_enough(
+    role: Callable[[str], str], databases: Databases, templates: Templates
+) -> None:
+    templates.surroundings()  # The roles of Supabase exist then.
     before = databases()
     with open_server(role("createdb")) as external:
-        with psycopg.connect(external.create_database("own")) as connection:
+        name = Templates(external).surroundings()
+        with psycopg.connect(external.create_database("own", template=name)) as connection:
             assert connection.execute("select current_user").fetchall() == [("somebody",)]
-        assert len(databases() - before) == 1
+            connection.execute("select pgmq.create('Orders'), cron.schedule('job', '* * * * *', 'select 1')")
+            # Only a superuser could have made the stand-ins extensions.
+            rows = connection.execute("select extname from pg_extension where extname <> 'pgmq'").fetchall()
+            assert rows == [("plpgsql",)]
+        assert len(databases() - before) == 2
     assert databases() == before
 
 
@@ -123,3 +131,16 @@ def test_a_role_that_may_not_create_databases_is_refused(role: Callable[[str], s
     assert str(caught.value) == (
         'Role somebody may not create databases. Give it the right: alter role "somebody" createdb'
     )
+
+
+def test_stand_ins_need_roles_that_somebody_else_may_have_to_create() -> None:
+    with open_server("embedded:18") as fresh:
+        with psycopg.connect(fresh.admin_dsn, autocommit=True) as connection:
+            connection.execute("create role somebody login createdb")
+        with open_server(make_conninfo(fresh.admin_dsn, user="somebody")) as external:
+            with pytest.raises(PgflowMigrateError) as caught:
+                Templates(external).surroundings()
+            assert str(caught.value) == (
+                "Role somebody may not create the roles anon, authenticated and service_role. "
+                "Create them first, or connect as a superuser."
+            )

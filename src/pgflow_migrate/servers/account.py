@@ -38,10 +38,13 @@ def become() -> _As:
 
 
 def give(path: Path) -> None:
-    """Make a file or folder belong to the server's account."""
+    """Make a file, or a folder with all that is in it, belong to the server's account."""
     account = become()
-    if account:
-        os.chown(path, account["user"], account["group"])
+    if not account:
+        return
+    inside = (Path(folder, name) for folder, folders, files in os.walk(path) for name in folders + files)
+    for one in (path, *inside):
+        os.chown(one, account["user"], account["group"], follow_symlinks=False)
 
 
 def can_run(program: Path) -> bool:

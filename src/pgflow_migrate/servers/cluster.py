@@ -222,6 +222,7 @@ def run(
         own_extensions = folder / "extensions" / "extension"
         extensions.write_all(own_extensions)
         programs, extension_settings = _programs(installation, folder, own_extensions)
+        account.give(folder)
         cluster = Cluster(folder, programs, password)
         cluster.initialise(
             {**_SETTINGS, **({} if durable else _NOT_DURABLE), **extension_settings, **(settings or {})},
@@ -268,7 +269,6 @@ def _folder() -> Iterator[Path]:
         start_new_session=True,
     )
     try:
-        account.give(folder)
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -74,5 +74,7 @@ def reach(admin_dsn: str, label: str = "") -> Iterator[ExternalServer]:
     try:
         yield server
     finally:
-        for name in list(server.made):
-            server.drop_database(name)
+        # On the stack each is dropped, also when another cannot be.
+        with contextlib.ExitStack() as stack:
+            for name in server.made:
+                stack.callback(server.drop_database, name)

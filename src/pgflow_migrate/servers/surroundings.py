@@ -47,14 +47,29 @@ def install_pgmq(connection: _Connection, how: How | None = None) -> None:
 def install_surroundings(connection: _Connection) -> None:
     """Install the stand-ins for Supabase in a database: roles, realtime, pg_cron, pg_net, Vault.
 
-    Where the server is ours, the last three are extensions, so that SQL written for Supabase, which says
-    ``create extension if not exists pg_cron``, runs unchanged. Elsewhere they are plain schemas; a real
-    pg_cron is never used, as it works in one database of a server only and would run the jobs.
+    Where the server is ours and the role its superuser, the last three are extensions, so that SQL written
+    for Supabase, which says ``create extension if not exists pg_cron``, runs unchanged. Elsewhere they are
+    plain schemas; a real pg_cron is never used, as it works in one database of a server only and would run
+    the jobs.
+
+    Args:
+        connection: an open connection to the database; all is done in its transaction.
+
+    Raises:
+        PgflowMigrateError: the roles do not exist and the connection's role may not create them.
     """
-    for name in ("roles", "extensions_schema", "realtime"):
+    try:
+        _script(connection, extensions.stand_in_sql("roles"))
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise PgflowMigrateError(
+            f"Role {connection.info.user} may not create the roles anon, authenticated and service_role.",
+            "Create them first, or connect as a superuser.",
+        ) from error
+    for name in ("extensions_schema", "realtime"):
         _script(connection, extensions.stand_in_sql(name))
+    superuser = connection.info.parameter_status("is_superuser") == "on"
     for extension in extensions.stand_ins():
-        if _available(connection, extension.name) == extension.comment:
+        if superuser and _available(connection, extension.name) == extension.comment:
             place = sql.SQL("" if extension.schema else " with schema extensions")
             connection.execute(sql.SQL("create extension {}{}").format(sql.Identifier(extension.name), place))
         else:
