@@ -1,0 +1,198 @@
+"""The forms of a report, on findings with names made to break each of them."""
+
+from __future__ import annotations
+
+import io
+import json
+from datetime import datetime, timezone
+from html.parser import HTMLParser
+from xml.etree import ElementTree as ET
+
+import pytest
+from rich.console import Console
+
+from pgflow_migrate.audit import AuditReport, Finding, render
+from pgflow_migrate.audit.codes import CODES
+
+HOSTILE = "a%b\r\n::error::x,y:z\x1b[31m <b>&]]> [red]\u202e"
+SHOWN = "a%b\\r\\n::error::x,y:z\\x1b[31m <b>&]]> [red]\\u202e"
+
+
+def finding(code: str, flow: str | None = None, **others: object) -> Finding:
+    values: dict[str, object] = {
+        "step_slug": None,
+        "queue_name": None,
+        "count": 1,
+        "samples": (),
+        "hint": "Mend it.",
+    }
+    return Finding(severity=CODES[code].severity, code=code, flow_slug=flow, **{**values, **others})  # type: ignore[arg-type]
+
+
+def report(*findings: Finding) -> AuditReport:
+    return AuditReport(findings, "shop", "18.1", datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc))
+
+
+CLEAN = report(finding("backfill-tasks", "orders", queue_name="orders", count=7), finding("point-in-time"))
+BLOCKED = report(
+    finding("queue-absent", "Orders", queue_name="orders", hint="select pgmq.create('Orders');"),
+    finding("slug-invalid", HOSTILE, hint=HOSTILE),
+    finding("step-slug-case-duplicate", "orders", step_slug="Pack", samples=("pack",)),
+    finding("prune-helper-stock", samples=("pgflow.prune_data_older_than(interval)",)),
+    finding(
+        "null-message-id", "orders", queue_name="orders", count=21, samples=tuple("abcdefghijklmnopqrst")
+    ),
+)
+AT = "of the upgrade of database shop at 2026-01-02 03:04:05 UTC."
+POINT = (
+    f"{AT} This is a point-in-time report, not an authorisation: the upgrade checks again under its locks."
+)
+EVERY_FORM = [
+    pytest.param(lambda r: printed(r), id="table"),
+    pytest.param(lambda r: json.dumps(render.document(r)), id="json"),
+    pytest.param(render.junit, id="junit"),
+    pytest.param(render.github, id="github"),
+    pytest.param(render.html, id="html"),
+]
+
+
+def printed(of: AuditReport, *, width: int = 40, terminal: bool = False) -> str:
+    file = io.StringIO()
+    render.table(of, Console(file=file, width=width, force_terminal=terminal, highlight=False))
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("form", EVERY_FORM)
+def test_a_clean_report_says_that_it_is_of_one_point_in_time(form: object) -> None:
+    assert callable(form)
+    assert f"Nothing stands in the way {POINT}" in form(CLEAN)
+
+
+@pytest.mark.parametrize("form", EVERY_FORM)
+def test_no_form_lets_control_characters_through(form: object) -> None:
+    assert callable(form)
+    text = form(BLOCKED)
+    assert not {"\x1b", "\r", "\u202e"} & set(text)
+
+
+def test_the_table_groups_by_code_and_cuts_nothing() -> None:
+    assert printed(BLOCKED).splitlines() == [
+        "error   queue-absent",
+        "  flow Orders, queue orders",
+        "  select pgmq.create('Orders');",
+        "",
+        "error   slug-invalid",
+        f"  flow {SHOWN}",
+        f"  {SHOWN}",
+        "",
+        "error   step-slug-case-duplicate",
+        "  flow orders, step Pack: pack",
+        "  Mend it.",
+        "",
+        "warning prune-helper-stock",
+        "  pgflow.prune_data_older_than(interval)",
+        "  Mend it.",
+        "",
+        "info    null-message-id",
+        "  flow orders: 21: " + "; ".join("abcdefghijklmnopqrst") + "; …",
+        "  Mend it.",
+        "",
+        f"3 findings stand in the way {POINT}",
+    ]
+
+
+def test_the_table_sums_up_many_infos_but_lists_every_error() -> None:
+    many = [finding("backfill-tasks", f"flow_{number:02}", count=number) for number in range(1, 15)]
+    lines = printed(report(*many)).splitlines()
+    assert lines[1:4] == ["  flow flow_01", "  flow flow_02: 2", "  flow flow_03: 3"]
+    assert lines[11:13] == ["  and 4 more like these, together 50", "  Mend it."]
+    errors = [finding("queue-absent", f"flow_{number:02}") for number in range(1, 15)]
+    assert len(printed(report(*errors)).splitlines()) == 1 + 14 + 1 + 1 + 1
+
+
+def test_the_table_has_colours_on_a_terminal_only() -> None:
+    assert "\x1b[1;31merror" in printed(BLOCKED, terminal=True)
+    assert "\x1b" not in printed(BLOCKED)
+
+
+def test_json_holds_everything_exactly() -> None:
+    document = json.loads(json.dumps(render.document(BLOCKED)))
+    assert document["status"] == "blocked"
+    assert (document["database"], document["server"]) == ("shop", "18.1")
+    assert document["taken_at"] == "2026-01-02T03:04:05+00:00"
+    assert document["counts"] == {"error": 3, "warning": 1, "info": 1}
+    assert document["note"] == f"3 findings stand in the way {POINT}"
+    assert [Finding.from_row(row) for row in document["findings"]] == list(BLOCKED.findings)
+    assert render.document(CLEAN)["status"] == "clean"
+
+
+def test_junit_has_a_case_for_every_code_and_fails_those_with_errors() -> None:
+    suite = ET.fromstring(render.junit(BLOCKED)).find("testsuite")  # noqa: S314 - our own text
+    assert suite is not None
+    cases = suite.findall("testcase")
+    assert [case.get("name") for case in cases] == list(CODES)
+    failed = {
+        case.get("name"): case.findtext("failure") for case in cases if case.find("failure") is not None
+    }
+    assert failed == {
+        "queue-absent": "flow Orders, queue orders. select pgmq.create('Orders');",
+        "slug-invalid": f"flow {SHOWN}. {SHOWN}",
+        "step-slug-case-duplicate": "flow orders, step Pack: pack. Mend it.",
+    }
+    said = {case.get("name") for case in cases if case.find("system-out") is not None}
+    assert said == {"prune-helper-stock", "null-message-id"}
+    assert suite.attrib == {
+        "name": "pgflow-migrate audit",
+        "tests": str(len(CODES)),
+        "failures": "3",
+        "errors": "0",
+        "skipped": "0",
+        "timestamp": "2026-01-02T03:04:05+00:00",
+        "hostname": "shop",
+    }
+
+
+def test_github_annotations_are_one_line_each_and_escaped() -> None:
+    lines = render.github(BLOCKED).splitlines()
+    escaped = SHOWN.replace("%", "%25")
+    assert lines == [
+        "::error title=queue-absent::flow Orders, queue orders. select pgmq.create('Orders');",
+        f"::error title=slug-invalid::flow {escaped}. {escaped}",
+        "::error title=step-slug-case-duplicate::flow orders, step Pack: pack. Mend it.",
+        "::warning title=prune-helper-stock::pgflow.prune_data_older_than(interval). Mend it.",
+        f"::notice title=null-message-id::flow orders: 21: {'; '.join('abcdefghijklmnopqrst')}; …. Mend it.",
+        f"::notice title=pgflow-migrate audit::3 findings stand in the way {POINT}",
+    ]
+
+
+class _Cells(HTMLParser):
+    """The texts of a page's table cells; every tag that is not the template's own is an error."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cells: list[str] = []
+        self.tags: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        if tag == "td":
+            self.cells.append("")
+
+    def handle_data(self, data: str) -> None:
+        if self.cells:
+            self.cells[-1] += data.strip()
+
+
+def test_html_escapes_names_and_needs_nothing_from_elsewhere() -> None:
+    page = render.html(BLOCKED)
+    parser = _Cells()
+    parser.feed(page)
+    parser.close()
+    assert parser.cells[8:12] == [
+        "error",
+        "slug-invalida slug breaks the rule that was always there",
+        SHOWN,
+        "",
+    ]
+    assert {"b", "script", "link", "img"}.isdisjoint(parser.tags)
+    assert "http" not in page
