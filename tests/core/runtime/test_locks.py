@@ -143,6 +143,29 @@ def crowd(core: Core, mode: str = "fail") -> UUID:
     return run
 
 
+def test_messages_are_sent_before_the_rows_of_their_tasks_are_written(core: Core) -> None:
+    core.flow("mapped")
+    core.step("mapped", "list")
+    core.map_step("mapped", "each", "list")
+    run = core.start("mapped", {})
+    core.execute("create temporary table tasks_at_send (number bigint)")
+    core.execute(
+        """
+        create function pg_temp.look() returns trigger language plpgsql as $$
+        begin
+          insert into tasks_at_send
+          select count(*) from pgflow.step_tasks as task
+          where task.step_slug = new.message ->> 'step_slug';
+          return new;
+        end $$"""
+    )
+    core.execute(
+        "create trigger look after insert on pgmq.q_mapped for each row execute function pg_temp.look()"
+    )
+    core.do(run, "list", [1, 2])
+    assert [row["number"] for row in core.rows("select number from tasks_at_send")] == [0, 0]
+
+
 def test_a_completed_task_is_written_before_its_message_is_archived(core: Core) -> None:
     run = crowd(core)
     core.complete(run, "each", 1, 0)
