@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pgflow_migrate import database, resources
+from pgflow_migrate.audit.codes import CODES
 from pgflow_migrate.replay.results import Outcome, Result
 from pgflow_migrate.replay.run import replay, run_scenario
 from pgflow_migrate.replay.scenario import Check, ExpectedFinding, Scenario, Setup, load, load_all
@@ -25,6 +26,22 @@ def test_a_scenario_comes_out_as_expected(server: Server, templates: Templates, 
         pytest.skip(result.details[0])
     assert result.details == ()
     assert result.outcome is Outcome.AS_EXPECTED
+
+
+def test_every_code_that_blocks_has_a_scenario_of_its_own() -> None:
+    alone = {
+        codes.pop()
+        for scenario in SCENARIOS
+        if len(codes := {finding.code for finding in scenario.findings if finding.severity == "error"}) == 1
+    }
+    # missing-privilege is about the auditing role, not about a database.
+    blocking = {code.name for code in CODES.values() if code.severity == "error"} - {"missing-privilege"}
+    assert alone == blocking
+
+
+def test_every_warning_has_a_scenario() -> None:
+    warned = {f.code for scenario in SCENARIOS for f in scenario.findings if f.severity == "warning"}
+    assert warned == {code.name for code in CODES.values() if code.severity == "warning"}
 
 
 @pytest.mark.parametrize(
