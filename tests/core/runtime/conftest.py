@@ -388,6 +388,20 @@ def routed(module_session: Callable[[str], Core]) -> Iterator[Core]:
         yield session
 
 
+@pytest.fixture(params=RELEASES)
+def release(request: pytest.FixtureRequest) -> str:
+    """Each of the releases, for tests that open sessions of their own."""
+    name: str = request.param
+    return name
+
+
+@pytest.fixture(params=SINCE_HARDENING)
+def hardened_release(request: pytest.FixtureRequest) -> str:
+    """Each of the releases but 0.15.0."""
+    name: str = request.param
+    return name
+
+
 Sessions = Callable[[str, int], list[Core]]
 
 

@@ -10,8 +10,6 @@ import pytest
 if TYPE_CHECKING:
     from tests.core.runtime.conftest import Core, Sessions
 
-RELEASES = ["core_0_15_0", "core_0_15_1", "core_0_16_0"]
-SINCE_HARDENING = RELEASES[1:]
 OTHER_WORKER = UUID("22222222-2222-2222-2222-222222222222")
 UNMET = {"never": "there"}
 
@@ -29,7 +27,6 @@ def neighbours(core: Core, mode: str = "fail") -> UUID:
     return run
 
 
-@pytest.mark.parametrize("release", RELEASES)
 def test_the_last_two_tasks_of_a_map_finishing_together_are_both_counted(
     sessions: Sessions, release: str
 ) -> None:
@@ -51,7 +48,6 @@ def test_the_last_two_tasks_of_a_map_finishing_together_are_both_counted(
     assert one.run(run)["remaining_steps"] == 1
 
 
-@pytest.mark.parametrize("release", RELEASES)
 def test_two_parents_finishing_together_release_their_dependent_once(
     sessions: Sessions, release: str
 ) -> None:
@@ -72,7 +68,6 @@ def test_two_parents_finishing_together_release_their_dependent_once(
     assert one.events(run).count("step:end:started") == 1
 
 
-@pytest.mark.parametrize("release", RELEASES)
 def test_callbacks_of_different_runs_do_not_wait_for_each_other(sessions: Sessions, release: str) -> None:
     one, two = sessions(release, 2)
     one.flow("plain")
@@ -86,9 +81,8 @@ def test_callbacks_of_different_runs_do_not_wait_for_each_other(sessions: Sessio
     assert one.run(left)["status"] == one.run(right)["status"] == "completed"
 
 
-@pytest.mark.parametrize("release", SINCE_HARDENING)
-def test_a_completion_that_waited_sees_that_the_run_failed(sessions: Sessions, release: str) -> None:
-    one, two = sessions(release, 2)
+def test_a_completion_that_waited_sees_that_the_run_failed(sessions: Sessions, hardened_release: str) -> None:
+    one, two = sessions(hardened_release, 2)
     run = neighbours(one)
     with one.transaction():
         one.fail(run, "each", "the end", 0)
@@ -117,9 +111,8 @@ def test_at_0_15_0_a_completion_that_waited_counts_although_the_run_failed(sessi
     assert (one.run(run)["status"], one.run(run)["remaining_steps"]) == ("failed", 2)
 
 
-@pytest.mark.parametrize("release", SINCE_HARDENING)
-def test_a_failure_that_waited_sees_that_the_run_failed(sessions: Sessions, release: str) -> None:
-    one, two = sessions(release, 2)
+def test_a_failure_that_waited_sees_that_the_run_failed(sessions: Sessions, hardened_release: str) -> None:
+    one, two = sessions(hardened_release, 2)
     run = neighbours(one)
     before = one.task(run, "beside")
     with one.transaction():
@@ -144,11 +137,10 @@ def test_at_0_15_0_a_failure_that_waited_queues_the_task_of_a_failed_run_again(s
     assert (task["status"], task["error_message"]) == ("queued", "too late")
 
 
-@pytest.mark.parametrize("release", SINCE_HARDENING)
 def test_a_completion_that_waited_for_its_step_to_be_skipped_is_a_late_callback(
-    sessions: Sessions, release: str
+    sessions: Sessions, hardened_release: str
 ) -> None:
-    one, two = sessions(release, 2)
+    one, two = sessions(hardened_release, 2)
     run = neighbours(one, "skip")
     with one.transaction():
         one.fail(run, "each", "the end", 0)
@@ -160,7 +152,6 @@ def test_a_completion_that_waited_for_its_step_to_be_skipped_is_a_late_callback(
     assert one.run(run)["remaining_steps"] == 2
 
 
-@pytest.mark.parametrize("release", RELEASES)
 def test_the_same_completion_twice_at_a_time_counts_once(sessions: Sessions, release: str) -> None:
     one, two = sessions(release, 2)
     run = neighbours(one)
@@ -174,12 +165,11 @@ def test_the_same_completion_twice_at_a_time_counts_once(sessions: Sessions, rel
     assert one.events(run).count("step:beside:completed") == 1
 
 
-@pytest.mark.parametrize("release", SINCE_HARDENING)
 @pytest.mark.parametrize(("mode", "status"), [("fail", "cancelled"), ("skip", "skipped")])
 def test_a_claim_that_comes_first_is_undone_by_the_failure_that_waited(
-    sessions: Sessions, release: str, mode: str, status: str
+    sessions: Sessions, hardened_release: str, mode: str, status: str
 ) -> None:
-    one, two = sessions(release, 2)
+    one, two = sessions(hardened_release, 2)
     run = neighbours(one, mode)
     with one.transaction():
         assert len(one.claim(run, "each", 2)) == 1
@@ -194,12 +184,11 @@ def test_a_claim_that_comes_first_is_undone_by_the_failure_that_waited(
     assert one.everything("busy") == before
 
 
-@pytest.mark.parametrize("release", SINCE_HARDENING)
 @pytest.mark.parametrize(("mode", "status"), [("fail", "cancelled"), ("skip", "skipped")])
 def test_a_claim_that_waited_for_a_failure_gets_nothing(
-    sessions: Sessions, release: str, mode: str, status: str
+    sessions: Sessions, hardened_release: str, mode: str, status: str
 ) -> None:
-    one, two = sessions(release, 2)
+    one, two = sessions(hardened_release, 2)
     run = neighbours(one, mode)
     queued = one.task(run, "each", 2)
     with one.transaction():
@@ -210,9 +199,8 @@ def test_a_claim_that_waited_for_a_failure_gets_nothing(
     assert one.task(run, "each", 2) == queued | {"status": status}
 
 
-@pytest.mark.parametrize("release", SINCE_HARDENING)
-def test_a_claim_that_loses_one_row_keeps_the_others(sessions: Sessions, release: str) -> None:
-    one, two = sessions(release, 2)
+def test_a_claim_that_loses_one_row_keeps_the_others(sessions: Sessions, hardened_release: str) -> None:
+    one, two = sessions(hardened_release, 2)
     run = neighbours(one, "skip")
     other = one.start("busy", [1])
     messages = [one.task(run, "each", 2)["message_id"], one.task(other, "beside")["message_id"]]
@@ -238,9 +226,10 @@ def two_claims(one: Core, two: Core) -> tuple[list[dict[str, object]], dict[str,
     return late.result(), claimed, one.task(run, "first")
 
 
-@pytest.mark.parametrize("release", SINCE_HARDENING)
-def test_the_second_of_two_claims_of_a_message_gets_nothing(sessions: Sessions, release: str) -> None:
-    second, claimed, final = two_claims(*sessions(release, 2))
+def test_the_second_of_two_claims_of_a_message_gets_nothing(
+    sessions: Sessions, hardened_release: str
+) -> None:
+    second, claimed, final = two_claims(*sessions(hardened_release, 2))
     assert second == []
     assert final == claimed
 
@@ -255,7 +244,6 @@ def test_at_0_15_0_the_second_of_two_claims_gets_the_record_although_it_changed_
     assert final["last_worker_id"] != OTHER_WORKER
 
 
-@pytest.mark.parametrize("release", RELEASES)
 def test_a_completion_that_waited_for_a_requeue_finds_the_task_queued(
     sessions: Sessions, release: str
 ) -> None:
@@ -273,7 +261,6 @@ def test_a_completion_that_waited_for_a_requeue_finds_the_task_queued(
     assert task["message_id"] in one.queued("busy")
 
 
-@pytest.mark.parametrize("release", RELEASES)
 def test_a_requeue_skips_a_task_that_a_completion_holds(sessions: Sessions, release: str) -> None:
     one, two = sessions(release, 2)
     run = neighbours(one)
@@ -286,7 +273,6 @@ def test_a_requeue_skips_a_task_that_a_completion_holds(sessions: Sessions, rele
     assert (task["status"], task["requeued_count"]) == ("completed", 0)
 
 
-@pytest.mark.parametrize("release", RELEASES)
 def test_two_requeues_at_a_time_do_not_wait_and_count_a_task_once(sessions: Sessions, release: str) -> None:
     one, two = sessions(release, 2)
     run = neighbours(one)
@@ -313,11 +299,10 @@ def waiting_condition(core: Core) -> UUID:
     return run
 
 
-@pytest.mark.parametrize("release", SINCE_HARDENING)
 def test_a_failing_condition_that_waited_for_the_end_of_the_run_does_nothing(
-    sessions: Sessions, release: str
+    sessions: Sessions, hardened_release: str
 ) -> None:
-    one, two = sessions(release, 2)
+    one, two = sessions(hardened_release, 2)
     run = waiting_condition(one)
     with one.transaction():
         one.execute("update pgflow.runs set status = 'failed', failed_at = now()")

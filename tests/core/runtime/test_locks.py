@@ -12,7 +12,6 @@ import pytest
 if TYPE_CHECKING:
     from tests.core.runtime.conftest import Core, Sessions
 
-RELEASES = ["core_0_15_0", "core_0_15_1", "core_0_16_0"]
 RUN = "select 1 from pgflow.runs where run_id = %s for update"
 STEP = "select 1 from pgflow.step_states where run_id = %s and step_slug = 'first' for update"
 
@@ -41,7 +40,6 @@ CALLBACKS: dict[str, Callable[[Core, UUID], Any]] = {
 }
 
 
-@pytest.mark.parametrize("release", RELEASES)
 @pytest.mark.parametrize("callback", list(CALLBACKS))
 def test_a_callback_that_waits_for_the_run_has_not_locked_the_step(
     sessions: Sessions, release: str, callback: str
@@ -56,7 +54,6 @@ def test_a_callback_that_waits_for_the_run_has_not_locked_the_step(
     call.result()
 
 
-@pytest.mark.parametrize("release", RELEASES)
 @pytest.mark.parametrize("callback", list(CALLBACKS))
 def test_a_callback_that_waits_for_the_step_holds_the_run(
     sessions: Sessions, release: str, callback: str
@@ -72,7 +69,6 @@ def test_a_callback_that_waits_for_the_step_holds_the_run(
     call.result()
 
 
-@pytest.mark.parametrize("release", RELEASES)
 def test_claims_and_requeues_take_no_lock_on_run_or_step(sessions: Sessions, release: str) -> None:
     holder, caller = sessions(release, 2)
     run = claimed(holder)
@@ -85,7 +81,6 @@ def test_claims_and_requeues_take_no_lock_on_run_or_step(sessions: Sessions, rel
         assert len(caller.claim(run, "first")) == 1
 
 
-@pytest.mark.parametrize("release", RELEASES)
 def test_ready_steps_are_locked_in_ascending_slug(sessions: Sessions, release: str) -> None:
     holder, caller, looker = sessions(release, 3)
     holder.flow("fan")
