@@ -107,6 +107,6 @@ def test_an_owner_without_create_on_the_database_is_told_what_is_missing(
     with unchanged(owned), pytest.raises(PgflowMigrateError) as caught:
         upgrade(make_conninfo(owned, user="rights_owner"))
     assert caught.value.message == (
-        f"The role lacks a right (before the first revision): permission denied for database {database}."
+        f"The role lacks a right (outside the revisions): permission denied for database {database}."
     )
     assert "CREATE on the database" in caught.value.remedy

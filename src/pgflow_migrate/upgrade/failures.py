@@ -91,10 +91,14 @@ def explained(dsn: str, lock_timeout: timedelta) -> Iterator[None]:
 def _explain(
     error: psycopg.Error, failed: SqlFileError | None, dsn: str, lock_timeout: timedelta
 ) -> PgflowMigrateError:
-    at = f"{failed.revision}/{failed.file}" if failed else "before the first revision"
+    at = f"{failed.revision}/{failed.file}" if failed else "outside the revisions"
     if isinstance(error, (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected)):
+        late = (
+            f"The locks for the upgrade were not obtained within {lock_timeout.total_seconds():g} s ({at})."
+        )
+        deadlock = isinstance(error, psycopg.errors.DeadlockDetected)
         return FenceError(
-            f"The locks for the upgrade were not obtained within {lock_timeout.total_seconds():g} s ({at}).",
+            f"A deadlock with another session ended the upgrade ({at})." if deadlock else late,
             f"{UNCHANGED} It is safe to repeat; pause workers and producers, or raise --lock-timeout.",
             _blockers(dsn),
         )
@@ -106,7 +110,7 @@ def _explain(
         )
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
         return _not_entitled(error, at, dsn)
-    if error.sqlstate is None or isinstance(error, psycopg.errors.OperatorIntervention):
+    if error.sqlstate is None or error.sqlstate.startswith(("08", "57")):
         # No COMMIT was sent, so the server rolls back by itself.
         return PgflowMigrateError(
             f"The server ended the upgrade ({at}): {_text(error)}.", f"{UNCHANGED} It is safe to repeat."
