@@ -9,23 +9,22 @@ declare
   queue_names text[];
   msg_ids bigint[];
 begin
-  with unfinished as (
-    select task.run_id, task.step_slug, task.task_index
-    from pgflow.step_tasks task
+  -- Locked in key order, as claims lock them, and then updated by the same condition: joining the update to the
+  -- locked rows would be quadratic on tables without statistics.
+  perform
+  from pgflow.step_tasks task
+  where task.run_id = p_run_id
+    and task.status in ('queued', 'started')
+    and (p_step_slugs is null or task.step_slug = any (p_step_slugs))
+  order by task.run_id, task.step_slug, task.task_index
+  for update;
+
+  with ended as (
+    update pgflow.step_tasks task
+    set status = p_status
     where task.run_id = p_run_id
       and task.status in ('queued', 'started')
       and (p_step_slugs is null or task.step_slug = any (p_step_slugs))
-    -- in key order, as claims lock them
-    order by task.run_id, task.step_slug, task.task_index
-    for update
-  ),
-  ended as (
-    update pgflow.step_tasks task
-    set status = p_status
-    from unfinished
-    where task.run_id = unfinished.run_id
-      and task.step_slug = unfinished.step_slug
-      and task.task_index = unfinished.task_index
     returning task.queue_name, task.message_id
   )
   select array_agg(ended.queue_name), array_agg(ended.message_id)

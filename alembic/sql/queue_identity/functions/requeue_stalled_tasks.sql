@@ -10,6 +10,7 @@ set search_path = ''
 as $$
 declare
   max_requeues constant integer := 3;
+  stalled tid[];  -- row addresses; the rows stay locked, and so where they are
   requeued_count integer;
   requeued_queues text[];
   requeued_msg_ids bigint[];
@@ -17,8 +18,9 @@ declare
   given_up_msg_ids bigint[];
   batch record;
 begin
-  with stalled as (
-    select task.run_id, task.step_slug, task.task_index, task.requeued_count >= max_requeues as give_up
+  select array_agg(locked.ctid) into stalled
+  from (
+    select task.ctid
     from pgflow.step_tasks task
     join pgflow.runs run on run.run_id = task.run_id and run.status = 'started'
     join pgflow.step_states state
@@ -30,20 +32,28 @@ begin
       and task.started_at < now() - make_interval(secs => coalesce(step.opt_timeout, flow.opt_timeout) + 30)
     order by task.run_id, task.step_slug, task.task_index
     for update of task skip locked
+  ) locked;
+
+  with given_up as (
+    update pgflow.step_tasks task
+    set permanently_stalled_at = now()
+    where task.ctid = any (stalled) and task.requeued_count >= max_requeues
+    returning task.queue_name, task.message_id
+  ),
+  requeued as (
+    update pgflow.step_tasks task
+    set status = 'queued',
+        started_at = null,
+        last_worker_id = null,
+        requeued_count = task.requeued_count + 1,
+        last_requeued_at = now()
+    where task.ctid = any (stalled) and task.requeued_count < max_requeues
+    returning task.queue_name, task.message_id
   ),
   changed as (
-    update pgflow.step_tasks task
-    set status = case when stalled.give_up then task.status else 'queued' end,
-        started_at = case when stalled.give_up then task.started_at end,
-        last_worker_id = case when stalled.give_up then task.last_worker_id end,
-        requeued_count = task.requeued_count + case when stalled.give_up then 0 else 1 end,
-        last_requeued_at = case when stalled.give_up then task.last_requeued_at else now() end,
-        permanently_stalled_at = case when stalled.give_up then now() end
-    from stalled
-    where task.run_id = stalled.run_id
-      and task.step_slug = stalled.step_slug
-      and task.task_index = stalled.task_index
-    returning task.queue_name, task.message_id, stalled.give_up
+    select given_up.*, true as give_up from given_up
+    union all
+    select requeued.*, false from requeued
   )
   select
     count(*) filter (where not changed.give_up),

@@ -11,30 +11,32 @@ declare
   visible_for integer[];
   made_visible integer;
 begin
-  with candidates as (
-    select task.run_id, task.step_slug, task.task_index
-    from pgflow.step_tasks task
-    join pgflow.runs run on run.run_id = task.run_id and run.status = 'started'
-    join pgflow.step_states state
-      on state.run_id = task.run_id and state.step_slug = task.step_slug and state.status = 'started'
-    where task.queue_name = default_queue
-      and task.flow_slug = start_tasks.flow_slug
-      and task.message_id = any (start_tasks.msg_ids)
-      and task.status = 'queued'
-    -- in key order, as the paths that end tasks lock them
-    order by task.run_id, task.step_slug, task.task_index
-    for update of task
-  ),
-  claimed as (
+  -- Locked in key order, as the paths that end tasks lock them, and then updated by the same condition.
+  perform
+  from pgflow.step_tasks task
+  where task.queue_name = default_queue
+    and task.flow_slug = start_tasks.flow_slug
+    and task.message_id = any (start_tasks.msg_ids)
+    and task.status = 'queued'
+  order by task.run_id, task.step_slug, task.task_index
+  for update;
+
+  with claimed as (
     update pgflow.step_tasks task
     set status = 'started',
         attempts_count = task.attempts_count + 1,
         started_at = now(),
         last_worker_id = start_tasks.worker_id
-    from candidates
-    where task.run_id = candidates.run_id
-      and task.step_slug = candidates.step_slug
-      and task.task_index = candidates.task_index
+    from pgflow.step_states state
+    join pgflow.runs run on run.run_id = state.run_id
+    where task.queue_name = default_queue
+      and task.flow_slug = start_tasks.flow_slug
+      and task.message_id = any (start_tasks.msg_ids)
+      and task.status = 'queued'
+      and state.run_id = task.run_id
+      and state.step_slug = task.step_slug
+      and state.status = 'started'
+      and run.status = 'started'
     returning task.message_id, task.step_slug
   )
   select
