@@ -34,6 +34,18 @@ def rows_to_spoil(db: Connection) -> None:
     db.execute("insert into pgflow.worker_functions (function_name) values ('fn')")
 
 
+@pytest.fixture
+def refuser(db: Connection) -> Callable[..., tuple[str | None, str | None]]:
+    """SQLSTATE and constraint of the error that a plain write raises."""
+
+    def run(statement: str, *parameters: object) -> tuple[str | None, str | None]:
+        with pytest.raises(psycopg.Error) as caught:
+            db.execute(statement, parameters)
+        return caught.value.sqlstate, caught.value.diag.constraint_name
+
+    return run
+
+
 # table: assignments that its checks allow
 ALLOWED: dict[str, list[str]] = {
     "flows": ["opt_max_attempts = 0, opt_base_delay = 0, opt_timeout = 1"],
@@ -183,23 +195,23 @@ def test_the_checks_allow(db: Connection, table: str, assignment: str) -> None:
     [(table, *checked) for table in CHECKED for checked in CHECKED[table]],
 )
 def test_a_check_refuses(
-    violates: Callable[..., tuple[str, str]], table: str, assignment: str, constraint: str
+    refuser: Callable[..., tuple[str, str]], table: str, assignment: str, constraint: str
 ) -> None:
-    assert violates(f"update pgflow.{table} set {assignment}") == ("23514", constraint)
+    assert refuser(f"update pgflow.{table} set {assignment}") == ("23514", constraint)
 
 
 @pytest.mark.parametrize(("constraint", "statement"), UNIQUE.items())
 def test_a_key_refuses_a_second_row(
-    violates: Callable[..., tuple[str, str]], statement: str, constraint: str
+    refuser: Callable[..., tuple[str, str]], statement: str, constraint: str
 ) -> None:
-    assert violates(statement) == ("23505", constraint)
+    assert refuser(statement) == ("23505", constraint)
 
 
 @pytest.mark.parametrize(("constraint", "statement"), FOREIGN)
 def test_a_foreign_key_refuses(
-    violates: Callable[..., tuple[str, str]], statement: str, constraint: str
+    refuser: Callable[..., tuple[str, str]], statement: str, constraint: str
 ) -> None:
-    assert violates(statement) == ("23503", constraint)
+    assert refuser(statement) == ("23503", constraint)
 
 
 def test_there_are_no_other_constraints(rows: Callable[..., list[dict[str, Any]]]) -> None:
@@ -250,9 +262,9 @@ def test_deleting_a_worker_keeps_its_tasks_without_their_worker(
 @pytest.mark.parametrize("release", ["core_0_15_0"], indirect=True)
 @pytest.mark.parametrize("status", ["skipped", "cancelled"])
 def test_a_task_can_be_neither_skipped_nor_cancelled_at_0_15_0(
-    violates: Callable[..., tuple[str, str]], status: str
+    refuser: Callable[..., tuple[str, str]], status: str
 ) -> None:
-    assert violates("update pgflow.step_tasks set status = %s", status) == ("23514", "valid_status")
+    assert refuser("update pgflow.step_tasks set status = %s", status) == ("23514", "valid_status")
 
 
 @pytest.mark.parametrize("release", ["core_0_15_1", "core_0_16_0"], indirect=True)

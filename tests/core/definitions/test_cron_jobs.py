@@ -68,6 +68,9 @@ def test_setting_up_ensure_workers_replaces_its_two_jobs(
         "pgflow_requeue_stalled_tasks": "15 seconds",
     }
     assert jobs["pgflow_requeue_stalled_tasks"] == before["pgflow_requeue_stalled_tasks"]
+    # Unscheduled and scheduled, not altered.
+    for name in ("pgflow_cleanup_logs", "pgflow_ensure_workers"):
+        assert jobs[name]["jobid"] != before[name]["jobid"]
 
 
 @pytest.mark.parametrize(("arguments", "interval"), [("", "15 seconds"), ("'30 seconds'", "30 seconds")])
@@ -84,6 +87,7 @@ def test_setting_up_requeue_stalled_tasks_replaces_its_job(
     job_id = jobs["pgflow_requeue_stalled_tasks"]["jobid"]
     assert message == f"Scheduled pgflow_requeue_stalled_tasks (every {interval}, job_id={job_id})"
     assert schedules()["pgflow_requeue_stalled_tasks"] == interval
+    assert job_id != before["pgflow_requeue_stalled_tasks"]["jobid"]
     for name in ("pgflow_cleanup_logs", "pgflow_ensure_workers"):
         assert jobs[name] == before[name]
 
