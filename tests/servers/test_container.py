@@ -6,9 +6,11 @@ root, the script is run when there is no engine or no image: it needs no image r
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,8 +24,7 @@ from pgflow_migrate.servers import Server, container, open_server, pgmq_as_exten
 SCRIPT = Path(__file__).parents[2] / ".ci" / "docker-engine"
 BUILT = "pgflow-migrate/postgres:15"
 
-# One process for all of them, as the engine may have to be started.
-pytestmark = [pytest.mark.container, pytest.mark.xdist_group("container")]
+pytestmark = pytest.mark.container
 
 
 def docker(*arguments: str, data: bytes = b"") -> subprocess.CompletedProcess[bytes]:
@@ -38,7 +39,15 @@ def containers_of(image: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def image() -> Iterator[str]:
+def alone() -> Iterator[None]:
+    """One process at a time: they count containers, and may start and stop the engine."""
+    with (Path(tempfile.gettempdir()) / "pgflow-migrate-container-tests.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@pytest.fixture(scope="module")
+def image(alone: None) -> Iterator[str]:
     """An image that the engine has; the tests are skipped, with the reason, where there is none."""
     with pytest.MonkeyPatch.context() as environment:
         # The helper container of testcontainers would have to be pulled.
