@@ -36,8 +36,12 @@ def refused(dsn: str) -> PgflowMigrateError:
     return caught.value
 
 
+def port_of(server: Server) -> int:
+    return int(str(conninfo_to_dict(server.admin_dsn)["port"]))
+
+
 def at(server: Server) -> str:
-    return "127.0.0.1:{port}".format(**conninfo_to_dict(server.admin_dsn))
+    return f"127.0.0.1:{port_of(server)}"
 
 
 @contextmanager
@@ -249,3 +253,48 @@ def test_the_server_says_when_there_is_no_pgflow(database_at: Callable[[str], st
     with database.connect(database_at("")) as connection:
         info = database.server_info(connection)
     assert (info.pgflow_owner, info.owns_pgflow) == (None, False)
+
+
+def test_a_transaction_poolers_port_is_suspected(guarded: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    port = port_of(guarded)
+    with database.connect(guarded.admin_dsn) as connection:
+        assert database.server_info(connection).pooler is None
+        monkeypatch.setattr(database, "POOLER_PORT", port)
+        assert database.server_info(connection).pooler == f"port {port}"
+
+
+def test_a_pooler_is_suspected_when_another_process_answers(guarded: Server) -> None:
+    with forwarding(port_of(guarded)) as port:
+        dsn = make_conninfo(guarded.admin_dsn, port=port, sslmode="disable", gssencmode="disable")
+        with database.connect(dsn) as connection:
+            found = database.server_info(connection).pooler
+    assert found == "the server process is not the one that the connection was opened to"
+
+
+@contextmanager
+def forwarding(to: int) -> Iterator[int]:
+    """A port that leads to port ``to``, and names another server process to its client, as poolers do."""
+
+    def renamed(block: bytes) -> bytes:
+        # BackendKeyData: the letter K, the length 12, the process, the key.
+        head, key, tail = block.partition(b"K\x00\x00\x00\x0c")
+        return head + key + (b"\x00\x00\x00\x01" + tail[4:] if key else tail)
+
+    def pump(source: socket.socket, target: socket.socket, change: Callable[[bytes], bytes]) -> None:
+        while block := source.recv(65536):
+            target.sendall(change(block))
+        target.shutdown(socket.SHUT_WR)
+
+    def serve() -> None:
+        with listener.accept()[0] as client, socket.create_connection(("127.0.0.1", to)) as server:
+            back = threading.Thread(target=pump, args=(server, client, renamed))
+            back.start()
+            pump(client, server, bytes)
+            back.join()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(30)
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield listener.getsockname()[1]
+        thread.join()

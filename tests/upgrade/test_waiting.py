@@ -153,7 +153,12 @@ def test_the_wait_ends_as_soon_as_the_lock_is_free(
     dsn = database_at("core_0_16_0")
     with psycopg.connect(dsn) as holder:
         holder.execute("lock table pgflow.runs in row exclusive mode")
-        thread = threading.Thread(target=lambda: (waiting(dsn), holder.rollback()))
+
+        def release() -> None:
+            waiting(dsn)
+            holder.rollback()
+
+        thread = threading.Thread(target=release)
         thread.start()
         started = time.monotonic()
         assert upgrade(dsn, lock_timeout=timedelta(minutes=1)).revision == "queue_identity"

@@ -10,13 +10,19 @@ import click
 from pgflow_migrate import __version__
 from pgflow_migrate.cli import failures, signals
 
-# Command, its module and the line in the overview, which must not cost the import of all of them.
+# Command, its module, and the first paragraph of its help, which must not cost the import of all of them.
 COMMANDS = {
     "audit": ("cmd_audit", "Report what stands in the way of the upgrade; changes nothing."),
     "upgrade": ("cmd_upgrade", "Upgrade a database to queue identity, in one transaction."),
     "status": ("cmd_status", "Show release, revisions, server and rights; changes nothing."),
-    "replay": ("cmd_replay", "Take populated old databases through audit and upgrade."),
-    "demo": ("cmd_demo", "Show audit and upgrade on an embedded PostgreSQL."),
+    "replay": (
+        "cmd_replay",
+        "Take populated old databases through audit and upgrade, and compare with what must come of them.",
+    ),
+    "demo": (
+        "cmd_demo",
+        "Show audit and upgrade on an embedded PostgreSQL, and check by SQL what they promise.",
+    ),
 }
 
 EPILOG = """\b

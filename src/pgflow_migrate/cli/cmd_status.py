@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 @dsn_option
 @format_option("table", "json")
 def status(dsn: str | None, format_: str) -> None:
-    """Show the release, the recorded revisions, what an upgrade would apply, the server and our rights.
+    """Show release, revisions, server and rights; changes nothing.
 
-    It reads the catalogue and the ledger, and changes nothing.
+    The release is read off the catalogue, the revisions are those that the ledger records and those that an
+    upgrade would apply. Exits 0 when the database could be looked at, whatever was found.
 
     \b
     pgflow-migrate status --dsn service=production

@@ -1,0 +1,50 @@
+"""Running the command line in this process, and as a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+from click.testing import CliRunner, Result
+
+from pgflow_migrate.cli import main
+
+Invoke = Callable[..., Result]
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(autouse=True)
+def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No connection string from the environment that the tests run in."""
+    for name in ("PGFLOW_DSN", "DATABASE_URL", "PGSERVICE", "PGPASSWORD", "NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def invoke() -> Invoke:
+    """``invoke("upgrade", "--dsn", …)`` in this process; stdout and stderr are apart."""
+
+    def run(*arguments: str) -> Result:
+        return CliRunner().invoke(main, list(arguments), prog_name="pgflow-migrate")
+
+    return run
+
+
+@pytest.fixture
+def run() -> Run:
+    """The same as a process of its own."""
+
+    def started(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "pgflow_migrate", *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+            env={**os.environ, **environment},
+        )
+
+    return started

@@ -1,0 +1,224 @@
+"""The group: help, laziness, completion, and how errors are shown."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+
+import click
+import pytest
+from click.testing import Result
+
+from pgflow_migrate import __version__
+from pgflow_migrate.cli import COMMANDS, Toolkit, failures, main
+from pgflow_migrate.errors import (
+    EXIT_BLOCKED,
+    EXIT_COULD_NOT_RUN,
+    EXIT_FENCE,
+    EXIT_USAGE,
+    BlockedError,
+    Blocker,
+    FenceError,
+    Interrupted,
+    PgflowMigrateError,
+)
+
+Invoke = Callable[..., Result]
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+HEAVY = {"sqlalchemy", "alembic", "psycopg", "rich", "jinja2", "pgflow_migrate.database"}
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; from click.testing import CliRunner; from pgflow_migrate.cli import main;"
+        " result = CliRunner().invoke(main, ['--help']); assert result.exit_code == 0, result.output;"
+        " print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert "click" in loaded
+    assert not loaded & HEAVY
+    assert not {name for name in loaded if name.startswith("pgflow_migrate.cli.cmd_")}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_commands_help_imports_nothing_heavy(command: str) -> None:
+    code = (
+        "import sys; from click.testing import CliRunner; from pgflow_migrate.cli import main;"
+        f" result = CliRunner().invoke(main, [{command!r}, '--help']); assert result.exit_code == 0,"
+        " result.output; print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not set(done.stdout.split()) & HEAVY
+
+
+def test_help_tells_commands_exit_codes_connection_and_completion(invoke: Invoke) -> None:
+    result = invoke("--help")
+    assert result.exit_code == 0
+    for command, (_, line) in COMMANDS.items():
+        assert f"  {command:<7}  {line}"[:70] in result.stdout
+    for code in ("  0  done", "  1  could not run", "  2  usage", "  3  blocked", "  4  the locks"):
+        assert code in result.stdout
+    assert "--dsn, else PGFLOW_DSN, else DATABASE_URL, else libpq's variables" in result.stdout
+    assert 'eval "$(_PGFLOW_MIGRATE_COMPLETE=bash_source pgflow-migrate)"' in result.stdout
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_overview_says_what_the_command_itself_says(name: str) -> None:
+    assert isinstance(main, Toolkit)
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    assert command.name == name
+    assert command.help
+    assert " ".join(command.help.split("\n\n")[0].split()) == COMMANDS[name][1]
+
+
+def test_h_is_help_and_no_arguments_are_a_usage_error(invoke: Invoke) -> None:
+    assert invoke("-h").stdout == invoke("--help").stdout
+    result = invoke()
+    assert result.exit_code == EXIT_USAGE
+    assert "Commands:" in result.output
+
+
+def test_the_version_is_the_packages(invoke: Invoke) -> None:
+    result = invoke("--version")
+    assert result.stdout == f"pgflow-migrate, version {__version__}\n"
+    assert importlib.metadata.version("pgflow-migrate") == __version__
+
+
+def test_an_unknown_command_is_a_usage_error(invoke: Invoke) -> None:
+    result = invoke("upgarde")
+    assert (result.exit_code, result.stdout) == (EXIT_USAGE, "")
+    assert "No such command 'upgarde'" in result.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts_are_printed_and_complete_commands(run: Run, shell: str) -> None:
+    script = run(_PGFLOW_MIGRATE_COMPLETE=f"{shell}_source")
+    assert script.returncode == 0, script.stderr
+    assert f"_PGFLOW_MIGRATE_COMPLETE={shell}_complete" in script.stdout
+    if shell == "bash":
+        words = run(_PGFLOW_MIGRATE_COMPLETE="bash_complete", COMP_WORDS="pgflow-migrate up", COMP_CWORD="1")
+        assert words.stdout == "plain,upgrade\n"
+
+
+ERRORS: dict[str, BaseException] = {
+    "could not run": PgflowMigrateError("It is broken.", "Mend it.", ("one", "two")),
+    "blocked": BlockedError("It is refused.", "Look."),
+    "fence": FenceError(
+        "No locks.", "Repeat.", (Blocker(7, "worker", "idle in transaction", 3.0, ("pgflow.runs",)),)
+    ),
+    "interrupted": Interrupted("Ended.", "The database is unchanged."),
+    "ctrl-c": KeyboardInterrupt(),
+    "crash": ValueError("of this\nkind"),
+}
+
+
+@pytest.fixture
+def raising() -> Callable[..., Result]:
+    """A command of the group that raises; returns what is seen of it."""
+    from click.testing import CliRunner
+
+    from pgflow_migrate.cli.options import format_option
+
+    def invoke(error: BaseException, *options: str, debug: bool = False) -> Result:
+        class Failing(Toolkit):
+            def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
+                return fail
+
+        @click.group(cls=Failing)
+        @click.option("--debug", is_flag=True)
+        def group(debug: bool) -> None:
+            """A group with this one command."""
+
+        @click.command()
+        @format_option("table", "json")
+        def fail(format_: str) -> None:
+            raise error
+
+        return CliRunner().invoke(group, [*(["--debug"] if debug else []), "fail", *options])
+
+    return invoke
+
+
+@pytest.mark.parametrize(
+    ("error", "exit_code", "stderr"),
+    [
+        ("could not run", EXIT_COULD_NOT_RUN, "error: It is broken.\n  one\n  two\nMend it.\n"),
+        ("blocked", EXIT_BLOCKED, "error: It is refused.\nLook.\n"),
+        (
+            "fence",
+            EXIT_FENCE,
+            'error: No locks.\n  pid 7 ("worker", idle in transaction, last statement 3 s ago)'
+            " holds locks on pgflow.runs\nRepeat.\n",
+        ),
+        ("interrupted", EXIT_COULD_NOT_RUN, "error: Ended.\nThe database is unchanged.\n"),
+        ("ctrl-c", EXIT_COULD_NOT_RUN, "error: Ended by Ctrl-C.\n"),
+        (
+            "crash",
+            EXIT_COULD_NOT_RUN,
+            "error: Unexpected ValueError: of this kind\nRun pgflow-migrate --debug … for the traceback.\n",
+        ),
+    ],
+)
+def test_an_error_is_a_sentence_a_remedy_and_an_exit_code(
+    raising: Callable[..., Result], error: str, exit_code: int, stderr: str
+) -> None:
+    result = raising(ERRORS[error])
+    assert (result.exit_code, result.stdout, result.stderr) == (exit_code, "", stderr)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "exit_code"),
+    [
+        ("could not run", "failed", EXIT_COULD_NOT_RUN),
+        ("blocked", "blocked", EXIT_BLOCKED),
+        ("fence", "fence", EXIT_FENCE),
+        ("interrupted", "failed", EXIT_COULD_NOT_RUN),
+        ("crash", "failed", EXIT_COULD_NOT_RUN),
+    ],
+)
+def test_an_error_is_one_json_document_where_json_was_asked_for(
+    raising: Callable[..., Result], error: str, status: str, exit_code: int
+) -> None:
+    result = raising(ERRORS[error], "--format", "json")
+    document = json.loads(result.stdout)
+    assert (document["status"], document["exit_code"]) == (status, exit_code)
+    assert result.exit_code == exit_code
+    assert set(document["error"]) == {"message", "remedy", "details"}
+    assert document.get("findings") == ([] if error == "blocked" else None)
+    assert [blocker["pid"] for blocker in document.get("blockers", ())] == ([7] if error == "fence" else [])
+    assert result.stderr.startswith("error: ")
+
+
+def test_only_debug_shows_a_traceback(raising: Callable[..., Result]) -> None:
+    assert "Traceback" not in raising(ERRORS["crash"]).stderr
+    result = raising(ERRORS["crash"], debug=True)
+    assert result.stderr.startswith("Traceback (most recent call last):\n")
+    assert "ValueError: of this\nkind\nerror: Unexpected ValueError: of this kind\n" in result.stderr
+    assert result.stdout == ""
+
+
+def test_errors_are_shown_in_one_place_only() -> None:
+    """No command prints an error by itself."""
+    for module, _ in COMMANDS.values():
+        spec = importlib.util.find_spec(f"pgflow_migrate.cli.{module}")
+        assert spec is not None
+        assert spec.loader is not None
+        source = spec.loader.get_source(spec.name)  # type: ignore[attr-defined]
+        assert "sys.exit" not in source
+        assert '"error:' not in source
+    assert callable(failures.show)
+
+
+def test_colour_is_for_terminals_and_not_with_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pgflow_migrate.cli import output
+
+    assert output.colour() is None  # click: on a terminal only
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert output.colour() is False

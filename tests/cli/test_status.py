@@ -1,0 +1,159 @@
+"""``pgflow-migrate status``."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+from click.testing import Result
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from pgflow_migrate.errors import EXIT_COULD_NOT_RUN, EXIT_OK
+from pgflow_migrate.replay import signature
+from pgflow_migrate.replay.differences import differences
+from pgflow_migrate.upgrade import ledger
+
+Invoke = Callable[..., Result]
+
+
+def execute(dsn: str, statement: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(statement.encode())
+
+
+def shown(result: Result) -> dict[str, list[str]]:
+    """The table by its names; lines without a name belong to the one before."""
+    rows: dict[str, list[str]] = {}
+    name = ""
+    for line in result.stdout.splitlines():
+        found = re.fullmatch(r"(\w*) +(.*)", line)
+        assert found is not None, line
+        name = found[1] or name
+        rows.setdefault(name, []).append(found[2])
+    return rows
+
+
+def test_it_shows_release_ledger_and_what_is_pending(
+    database_at: Callable[[str], str], invoke: Invoke
+) -> None:
+    dsn = database_at("core_0_15_1")
+    result = invoke("status", "--dsn", dsn)
+    assert (result.exit_code, result.stderr) == (EXIT_OK, "")
+    rows = shown(result)
+    assert rows["database"][0].startswith(f"{conninfo_to_dict(dsn)['dbname']} (PostgreSQL 1")
+    assert rows["role"] == ["postgres (superuser)"]
+    assert rows["pgflow"] == ["0.15.1"]
+    assert rows["owner"] == ["postgres (its rights are ours)"]
+    assert rows["revision"] == ["core_0_15_1"]
+    assert [re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", "TIME", line) for line in rows["ledger"]] == [
+        "core_0_15_0  TIME",
+        "core_0_15_1  TIME",
+    ]
+    assert rows["pending"] == ["core_0_16_0, queue_identity"]
+
+
+def test_json_has_the_same(database_at: Callable[[str], str], invoke: Invoke) -> None:
+    document = json.loads(invoke("status", "--dsn", database_at("core_0_16_0"), "--format", "json").stdout)
+    assert (document["release"], document["revision"], document["pending"]) == (
+        "0.16.0",
+        "core_0_16_0",
+        ["queue_identity"],
+    )
+    assert {entry["name"]: entry["checksum"] for entry in document["ledger"]} == ledger.checksums(
+        ["core_0_15_0", "core_0_15_1", "core_0_16_0"]
+    )
+    assert document["server"]["owns_pgflow"] is True
+
+
+def test_an_upgraded_database_has_nothing_pending(database_at: Callable[[str], str], invoke: Invoke) -> None:
+    rows = shown(invoke("status", "--dsn", database_at("queue_identity")))
+    assert rows["revision"] == ["queue_identity"]
+    assert rows["pending"] == ["nothing"]
+
+
+def test_a_database_without_pgflow_says_so(database_at: Callable[[str], str], invoke: Invoke) -> None:
+    rows = shown(invoke("status", "--dsn", database_at("")))
+    assert rows["pgflow"] == ["not installed"]
+    assert rows["revision"] == ["none recorded"]
+    assert "owner" not in rows
+
+
+def test_a_foreign_database_says_what_would_be_adopted(
+    database_at: Callable[[str], str], invoke: Invoke
+) -> None:
+    dsn = database_at("core_0_16_0")
+    execute(dsn, "drop schema pgflow_migrate cascade; create table pgflow.notes (id int)")
+    rows = shown(invoke("status", "--dsn", dsn))
+    assert rows["pgflow"] == ["0.16.0"]
+    assert rows["additions"] == ["1 of your own, of no consequence", "table notes is not part of the release"]
+    assert rows["revision"] == ["none recorded"]
+    assert rows["pending"] == ["queue_identity"]
+
+
+def test_differences_from_every_release_are_listed(database_at: Callable[[str], str], invoke: Invoke) -> None:
+    dsn = database_at("core_0_16_0")
+    execute(dsn, "drop schema pgflow_migrate cascade; alter table pgflow.runs add column tenant text")
+    result = invoke("status", "--dsn", dsn)
+    assert result.exit_code == EXIT_OK
+    rows = shown(result)
+    assert rows["pgflow"] == [
+        "matches no release; the closest is 0.16.0, 1 difference:",
+        "column runs.tenant is not part of the release",
+    ]
+    assert rows["pending"] == ["nothing"]
+
+
+def test_changed_and_unknown_revisions_are_marked(database_at: Callable[[str], str], invoke: Invoke) -> None:
+    dsn = database_at("core_0_15_1")
+    execute(
+        dsn,
+        """
+        update pgflow_migrate.schema_migrations set checksum = 'x' where name = 'core_0_15_0';
+        insert into pgflow_migrate.schema_migrations (name, checksum) values ('from_the_future', 'x');
+        """,
+    )
+    rows = shown(invoke("status", "--dsn", dsn))
+    assert rows["ledger"][0].endswith(" CHANGED since")
+    assert rows["ledger"][2].endswith(" unknown: recorded by a newer pgflow-migrate")
+    assert rows["pending"] == ["nothing"]
+
+
+def test_it_changes_nothing(database_at: Callable[[str], str], invoke: Invoke) -> None:
+    dsn = database_at("")
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        before = signature.take(connection)
+        assert invoke("status", "--dsn", dsn).exit_code == EXIT_OK
+        assert differences(before, signature.take(connection)) == ()
+
+
+@pytest.fixture
+def reader(database_at: Callable[[str], str]) -> Iterator[str]:
+    """A role that may connect and nothing else."""
+    dsn = database_at("core_0_16_0")
+    execute(dsn, "drop role if exists status_reader")
+    execute(dsn, "create role status_reader login")
+    yield make_conninfo(dsn, user="status_reader")
+    execute(dsn, "drop owned by status_reader")
+    execute(dsn, "drop role status_reader")
+
+
+def test_a_role_that_may_not_read_the_ledger_is_told_what_it_needs(reader: str, invoke: Invoke) -> None:
+    result = invoke("status", "--dsn", reader)
+    assert result.exit_code == EXIT_COULD_NOT_RUN
+    assert result.stderr == (
+        "error: The role may not read the ledger: permission denied for schema pgflow_migrate.\n"
+        "Grant USAGE on schema pgflow_migrate and SELECT on its tables, or connect as its owner.\n"
+    )
+
+
+def test_a_reader_is_enough(reader: str, invoke: Invoke) -> None:
+    owner = make_conninfo(reader, user="postgres")
+    execute(owner, "grant usage on schema pgflow_migrate to status_reader")
+    execute(owner, "grant select on all tables in schema pgflow_migrate to status_reader")
+    rows = shown(invoke("status", "--dsn", reader))
+    assert rows["role"] == ["status_reader"]
+    assert rows["owner"] == ["postgres (not our rights)"]
+    assert rows["pgflow"] == ["0.16.0"]
