@@ -1,4 +1,4 @@
-"""A database in which the lower case of I is not i: Debian's servers can have one, the embedded ones cannot."""
+"""A database in which the lower case of I is not i: Debian's servers can have one, embedded ones cannot."""
 
 from __future__ import annotations
 
