@@ -192,16 +192,17 @@ def test_a_dependent_map_task_gets_its_element_of_the_parents_output(core: Core)
     core.step("mapped", "list")
     core.map_step("mapped", "each", "list")
     core.map_step("mapped", "again", "each")
+    core.do(core.start("mapped", {}), "list", ["another", "run"])
     run = core.start("mapped", {"not": "this"})
     core.do(run, "list", [{"k": 1}, "two"])
-    records = core.start_tasks("mapped", core.read("mapped"))
+    records = core.start_tasks("mapped", core.messages(run, "each"))
     assert [(record["input"], record["flow_input"]) for record in records] == [
         ({"k": 1}, None),
         ("two", None),
     ]
     core.complete(run, "each", [1, 1], 0)
     core.complete(run, "each", None, 1)
-    records = core.start_tasks("mapped", core.read("mapped"))
+    records = core.start_tasks("mapped", core.messages(run, "again"))
     assert [(record["step_slug"], record["input"]) for record in records] == [
         ("again", [1, 1]),
         ("again", None),
@@ -215,7 +216,10 @@ def test_a_dependent_single_task_gets_one_key_for_each_completed_parent(core: Co
     core.step("joined", "skipped", required_input_pattern={"never": "there"})
     core.map_step("joined", "each", "one")
     core.step("joined", "end", "one", "bare", "skipped", "each")
+    core.step("joined", "stranger")
+    core.do(core.start("joined", {}), "one", ["another run"])
     run = core.start("joined", {"run": "input"})
+    core.do(run, "stranger", "no parent")
     core.do(run, "one", [5])
     core.do(run, "bare", None)
     core.do(run, "each", "e", 0)
