@@ -184,6 +184,15 @@ def test_the_option_wins_over_the_environment_and_pgflow_dsn_over_database_url()
     assert resolve_dsn(None, {"DATABASE_URL": "postgres://h/database"}) == "dbname=database host=h"
 
 
+def test_a_string_from_the_environment_is_named_when_it_cannot_be_read() -> None:
+    with pytest.raises(PgflowMigrateError) as caught:
+        resolve_dsn(None, {"DATABASE_URL": "postgresql://u:s3cr3t@h/app?pgbouncer=true"})
+    assert caught.value.message == (
+        "The connection string in DATABASE_URL cannot be read:"
+        ' it has a parameter "pgbouncer" that libpq does not know.'
+    )
+
+
 def test_without_any_it_is_left_to_libpqs_own_variables() -> None:
     assert resolve_dsn(None, {}) == ""
 

@@ -48,7 +48,14 @@ def resolve_dsn(option: str | None, environ: Mapping[str, str]) -> str:
                 "Give one, or leave --dsn out to use PGFLOW_DSN, DATABASE_URL or libpq's own variables.",
             )
         return normalise_dsn(option)
-    return normalise_dsn(next((environ[name] for name in ENVIRONMENT_VARIABLES if environ.get(name)), ""))
+    for name in ENVIRONMENT_VARIABLES:
+        if environ.get(name):
+            try:
+                return normalise_dsn(environ[name])
+            except PgflowMigrateError as error:
+                message = error.message.replace("connection string", f"connection string in {name}", 1)
+                raise PgflowMigrateError(message, error.remedy) from None
+    return ""
 
 
 def normalise_dsn(dsn: str) -> str:

@@ -13,8 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from logging.config import fileConfig
 from typing import Any
@@ -23,14 +22,14 @@ import psycopg
 import sqlalchemy as sa
 from alembic.config import Config
 from alembic.runtime.environment import EnvironmentContext
-from alembic.runtime.migration import MigrationContext, MigrationInfo, MigrationStep, RevisionStep
-from alembic.script import ScriptDirectory
+from alembic.runtime.migration import MigrationStep, RevisionStep
 
 from pgflow_migrate import database, durations
 from pgflow_migrate.errors import BlockedError, PgflowMigrateError
 from pgflow_migrate.releases import identify
 from pgflow_migrate.upgrade import failures, ledger, session
-from pgflow_migrate.upgrade.progress import Found, Listener, RevisionApplied, RevisionStarted, ignore
+from pgflow_migrate.upgrade.progress import Found, Listener, ignore
+from pgflow_migrate.upgrade.recorder import Recorder
 
 _CONFIGURE: dict[str, Any] = {
     "version_table": ledger.VERSION_TABLE,
@@ -64,11 +63,12 @@ def run_online(context: EnvironmentContext) -> None:
 def run_offline(context: EnvironmentContext) -> None:
     """Print the revisions as one script: settings, ledger, revisions, versions, in one transaction."""
     with _under_alembic_command(context.config):
+        recorder = Recorder(context.script)
         context.configure(
             dialect_name="postgresql",
             as_sql=True,
             dialect_opts={"paramstyle": "named"},
-            on_version_apply=_record_offline,
+            on_version_apply=recorder,
             **_CONFIGURE,
         )
         migration = context.get_context()
@@ -77,23 +77,22 @@ def run_offline(context: EnvironmentContext) -> None:
             write(session.script(_lock_timeout(context)))
             write(ledger.CREATE)
             for start in migration.get_current_heads():
-                write(ledger.start_at(start, _ancestors(context.script, [start])))
+                write(ledger.start_at(start) + recorder.statements([start]))
             context.run_migrations()
 
 
 def _run(context: EnvironmentContext, connection: sa.Connection) -> None:
     """Do what the Alembic command is for, in the transaction of ``connection``."""
     on_progress: Listener = context.config.attributes.get("on_progress", ignore)
-    recorder = _Recorder(on_progress)
+    recorder = Recorder(context.script, on_progress)
     context.configure(connection=connection, on_version_apply=recorder, **_CONFIGURE)
     migration = context.get_context()
     driver = connection.connection.driver_connection
     if not isinstance(driver, psycopg.Connection):
         raise PgflowMigrateError("The connection is not psycopg's.", 'Make it with "postgresql+psycopg://".')
-    known = [script.revision for script in context.script.walk_revisions()]
 
     if migration.opts.get("dont_mutate"):  # alembic current, alembic check
-        ledger.refuse_newer(ledger.versions(driver), known)
+        ledger.refuse_newer(ledger.versions(driver), recorder.known)
         context.run_migrations()
         return
 
@@ -102,51 +101,18 @@ def _run(context: EnvironmentContext, connection: sa.Connection) -> None:
     ledger.adopt_renamed(driver)
     recorded = ledger.entries(driver)
     versions = ledger.versions(driver)
-    ledger.refuse_newer([*versions, *(entry.name for entry in recorded)], known)
-    ledger.refuse_changed(recorded)
+    ledger.refuse_newer([*versions, *(entry.name for entry in recorded)], recorder.known)
+    ledger.refuse_changed(recorded, recorder.checksums)
 
     steps: list[MigrationStep] = list(migration.opts["fn"](versions, migration))  # planning changes nothing
     _refuse_downgrade(steps)
     if not any(_is_stamp(step) for step in steps):
-        found = _found(versions) if versions else _adopt(context, driver)
+        found = _found(versions) if versions else _adopt(context, driver, recorder)
         on_progress(found)
         if found.revision is not None and versions != (found.revision,):
             steps = list(migration.opts["fn"]((found.revision,), migration))
     recorder.start([step.revision.revision for step in steps if isinstance(step, RevisionStep)])
     context.run_migrations()
-
-
-class _Recorder:
-    """Alembic's on_version_apply: keeps the ledger in step with the version table, and tells the listener."""
-
-    def __init__(self, on_progress: Listener) -> None:
-        self._on_progress = on_progress
-        self._total = 0
-        self._waiting: list[str] = []
-        self._started = 0.0
-
-    def start(self, revisions: list[str]) -> None:
-        """``revisions`` are about to run."""
-        self._total = len(revisions)
-        self._waiting = revisions
-        self._begin()
-
-    def _begin(self) -> None:
-        if self._waiting:
-            number = self._total - len(self._waiting) + 1
-            self._on_progress(RevisionStarted(self._waiting[0], number, self._total))
-            self._started = time.monotonic()
-
-    def __call__(
-        self, ctx: MigrationContext, step: MigrationInfo, heads: Collection[Any], run_args: Mapping[str, Any]
-    ) -> None:
-        """A step has run, and the version table says so."""
-        assert ctx.connection is not None and ctx.script is not None  # noqa: S101, PT018 - configured above
-        statements = ledger.record(_ancestors(ctx.script, heads))
-        ctx.connection.exec_driver_sql(statements, execution_options={"no_parameters": True})
-        if self._waiting:
-            self._on_progress(RevisionApplied(self._waiting.pop(0), time.monotonic() - self._started))
-            self._begin()
 
 
 def _is_stamp(step: MigrationStep) -> bool:
@@ -161,7 +127,7 @@ def _refuse_downgrade(steps: Sequence[MigrationStep]) -> None:
         )
 
 
-def _adopt(context: EnvironmentContext, connection: psycopg.Connection[Any]) -> Found:
+def _adopt(context: EnvironmentContext, connection: psycopg.Connection[Any], recorder: Recorder) -> Found:
     """Identify a database that has no version yet, and give it the version of its release."""
     found = identify.identify(connection)
     if found.empty:
@@ -169,25 +135,12 @@ def _adopt(context: EnvironmentContext, connection: psycopg.Connection[Any]) -> 
     if found.revision is None:
         raise identify.unknown_release(found)
     context.get_context().stamp(context.script, found.revision)
-    connection.execute(ledger.record(_ancestors(context.script, [found.revision])).encode())
+    connection.execute(recorder.statements([found.revision]).encode())
     return Found(found.release, found.revision, recorded=False)
 
 
 def _found(versions: Sequence[str]) -> Found:
     return Found(identify.release_of(versions[0]), versions[0], recorded=True)
-
-
-def _record_offline(
-    ctx: MigrationContext, step: MigrationInfo, heads: Collection[Any], run_args: Mapping[str, Any]
-) -> None:
-    """Keep the ledger in step, in the script."""
-    assert ctx.script is not None  # noqa: S101 - configured by us
-    ctx.impl.static_output(ledger.record(_ancestors(ctx.script, heads)))
-
-
-def _ancestors(script: ScriptDirectory, heads: Collection[str]) -> list[str]:
-    """The revisions up to and including ``heads``, the oldest first."""
-    return [found.revision for found in script.iterate_revisions(tuple(heads), "base")][::-1] if heads else []
 
 
 def _x_arguments(context: EnvironmentContext) -> dict[str, str]:

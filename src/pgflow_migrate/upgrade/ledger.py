@@ -101,19 +101,23 @@ def refuse_newer(names: Collection[str], known: Collection[str]) -> None:
         )
 
 
-def changed(recorded: Sequence[Entry]) -> tuple[str, ...]:
-    """The recorded revisions whose files are no longer those that were applied."""
-    present = checksums([entry.name for entry in recorded])
+def changed(recorded: Sequence[Entry], present: Mapping[str, str]) -> tuple[str, ...]:
+    """The recorded revisions whose files are no longer those that were applied.
+
+    Args:
+        recorded: what the ledger holds, of revisions that this installation has.
+        present: their :func:`checksums`.
+    """
     return tuple(entry.name for entry in recorded if entry.checksum != present[entry.name])
 
 
-def refuse_changed(recorded: Sequence[Entry]) -> None:
-    """Raise when a revision is no longer what was applied.
+def refuse_changed(recorded: Sequence[Entry], present: Mapping[str, str]) -> None:
+    """Raise when a revision is no longer what was applied; arguments as for :func:`changed`.
 
     Raises:
         BlockedError: names every such revision.
     """
-    names = ", ".join(f'"{name}"' for name in changed(recorded))
+    names = ", ".join(f'"{name}"' for name in changed(recorded, present))
     if names:
         raise BlockedError(
             f"The files of revision {names} are not those that were applied to this database:"
@@ -122,12 +126,15 @@ def refuse_changed(recorded: Sequence[Entry]) -> None:
         )
 
 
-def record(revisions: Sequence[str]) -> str:
-    """SQL that makes the ledger hold exactly ``revisions``; a stamp may also go back."""
+def record(revisions: Sequence[str], present: Mapping[str, str]) -> str:
+    """SQL that makes the ledger hold exactly ``revisions``; a stamp may also go back.
+
+    Args:
+        revisions: the ids.
+        present: their :func:`checksums`.
+    """
     names = sql.SQL(", ").join(map(sql.Literal, revisions))
-    rows = sql.SQL(",\n  ").join(
-        sql.SQL("({}, {})").format(name, value) for name, value in checksums(revisions).items()
-    )
+    rows = sql.SQL(",\n  ").join(sql.SQL("({}, {})").format(name, present[name]) for name in revisions)
     forget = sql.SQL("delete from pgflow_migrate.schema_migrations{};\n").format(
         sql.SQL(" where name not in ({})").format(names) if revisions else sql.SQL("")
     )
@@ -138,15 +145,14 @@ def record(revisions: Sequence[str]) -> str:
     return sql.Composed([forget, add] if revisions else [forget]).as_string(None)
 
 
-def start_at(version: str, revisions: Sequence[str]) -> str:
+def start_at(version: str) -> str:
     """SQL for a script that begins at ``version``: adopt a database without a version, refuse one at another.
 
     Args:
         version: the revision that the script starts from.
-        revisions: it and its ancestors.
     """
     setting = sql.SQL("select pg_catalog.set_config('pgflow_migrate.start_at', {}, true);").format(version)
-    return f"{setting.as_string(None)}\n\n{_START_AT}\n{record(revisions)}"
+    return f"{setting.as_string(None)}\n\n{_START_AT}\n"
 
 
 def _exists(connection: Connection, table: str) -> bool:

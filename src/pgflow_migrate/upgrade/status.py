@@ -71,7 +71,7 @@ def _read(connection: psycopg.Connection[Any]) -> Status:
     script = ScriptDirectory.from_config(Config(str(resources.alembic_ini())))
     chain = [revision.revision for revision in script.walk_revisions()][::-1]
     names = [entry.name for entry in recorded]
-    changed = ledger.changed([entry for entry in recorded if entry.name in chain])
+    changed = ledger.changed([entry for entry in recorded if entry.name in chain], ledger.checksums(chain))
     unknown = tuple(sorted({*versions, *names} - set(chain)))
     at = versions[0] if versions else found.revision
     refused = bool(changed or unknown) or (at is None and not found.empty)
