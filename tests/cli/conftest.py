@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import subprocess
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -23,12 +25,26 @@ def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
+def runner() -> CliRunner:
+    """A runner that keeps stdout and stderr apart; older versions of click have to be told."""
+    options: dict[str, Any] = (
+        {"mix_stderr": False} if "mix_stderr" in inspect.signature(CliRunner).parameters else {}
+    )
+    return CliRunner(**options)
+
+
+@pytest.fixture(name="runner")
+def runner_() -> CliRunner:
+    """For commands of a test's own."""
+    return runner()
+
+
 @pytest.fixture
 def invoke() -> Invoke:
     """``invoke("upgrade", "--dsn", …)`` in this process; stdout and stderr are apart."""
 
     def run(*arguments: str) -> Result:
-        return CliRunner().invoke(main, list(arguments), prog_name="pgflow-migrate")
+        return runner().invoke(main, list(arguments), prog_name="pgflow-migrate")
 
     return run
 

@@ -153,6 +153,7 @@ def _ask(dsn: str, query: str) -> list[dict[str, Any]]:
     """Rows from a connection of its own; none when it cannot be had: this only adds to an error."""
     try:
         with database.connect(dsn, read_only=True) as connection:
+            connection.execute("set local search_path = pg_catalog, pg_temp")
             return connection.cursor(row_factory=dict_row).execute(query.encode()).fetchall()
     except (psycopg.Error, PgflowMigrateError):
         return []

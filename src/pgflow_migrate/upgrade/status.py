@@ -64,6 +64,7 @@ def read_status(dsn: str) -> Status:
 
 
 def _read(connection: psycopg.Connection[Any]) -> Status:
+    connection.execute("set local search_path = pg_catalog, pg_temp")
     server = database.server_info(connection)
     found = identify.identify(connection)
     recorded = ledger.entries(connection)
