@@ -21,10 +21,10 @@ types: .venv/.dev
 	$(BIN)/mypy
 
 tests: .venv/.dev
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 benchmark: .venv/.dev
-	$(BIN)/python benchmarks/upgrade.py
+	$(BIN)/python benchmarks/upgrade.py $(BENCHMARK_ARGS)
 
 audits: .venv/.dev
 	$(BIN)/python -m pgflow_migrate.audit.script > audits/0.16.0.sql

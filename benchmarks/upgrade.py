@@ -96,7 +96,7 @@ def _copy(server: Server, name: str) -> str:
 @click.option("--messages", default=50_000, show_default=True, help="Number of active messages.")
 def main(server: str, tasks: int, flows: int, messages: int) -> None:
     """Measure audit and upgrade against the plain way."""
-    console = Console()
+    console = Console(width=110)  # one line a row, also in a log
     backfill = (resources.revision_sql("queue_identity") / "backfill.sql").read_text(encoding="utf-8")
     with open_server(server, durable=True) as running:
         Templates(running).clone("core_0_16_0", "populated")
@@ -114,7 +114,7 @@ def main(server: str, tasks: int, flows: int, messages: int) -> None:
         audit = _process(tool, "audit")
         upgrade = _process(tool, "upgrade")
 
-    table = Table("", "seconds", "ratio to the plain way", "client memory, MB", "WAL, MB")
+    table = Table("what", "seconds", "ratio to the plain way", "client memory, MB", "WAL, MB")
     for name, one in {
         "plain way": plain,
         "bare rewrite": rewrite,

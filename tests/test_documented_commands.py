@@ -41,6 +41,9 @@ RUNS = {
         says="1 passed",
         with_arguments="WORKERS=0 PYTEST_ARGS='tests/queue_identity/test_result.py -k second_upgrade'",
     ),
+    "make benchmark": Run(
+        says="pgflow-migrate upgrade", with_arguments="BENCHMARK_ARGS='--tasks 2000 --flows 5 --messages 500'"
+    ),
     'alembic -x dsn="$PGFLOW_DSN" upgrade head': Run(at="core_0_16_0", says="queue_identity"),
 }
 
