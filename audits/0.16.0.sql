@@ -59,6 +59,8 @@ declare
   batch_message_count bigint;
   batch_message_ids bigint[];
   task_totals jsonb := '[]';
+  counter record;
+  last_message bigint;
   metadata jsonb := '[]';
   -- The queues of flows whose names can be queue names; parallel arrays, ordered by name.
   queue_names text[] := '{}';
@@ -160,6 +162,39 @@ begin
       select from routine r
       where r.signature in ('ensure_flow_compiled(text, jsonb)', 'ensure_flow_compiled(text, jsonb, boolean)')
     )
+    union all
+    -- What the upgrade will create must not be there: replaced functions would keep a stranger's ownership.
+    select format('function pgflow.%s is in the way', r.signature)
+    from routine r
+    where split_part(r.signature, '(', 1) in (
+      '_archive_messages', '_complete_step_if_last_task', '_end_unfinished_tasks',
+      '_fail_run_for_exhausted_task', '_fail_run_for_type_violation', '_fail_run_for_unmet_condition',
+      '_release_dependents_of_skipped', '_send_failure_events', '_send_skipped_events',
+      '_skip_step_for_exhausted_task', '_unmet_conditions'
+    )
+    union all
+    select format('relation pgflow.%s is in the way', c.relname)
+    from pg_class c
+    join pg_namespace n on n.oid = c.relnamespace
+    where n.nspname = 'pgflow' and c.relname in (
+      'flows_slug_case_insensitive_key', 'steps_slug_case_insensitive_key', 'step_tasks_queue_message_key'
+    )
+    union all
+    select format('constraint %s on pgflow.%s is in the way', o.conname, e.table_name)
+    from pg_constraint o
+    join existing e on e.oid = o.conrelid
+    where e.table_name in ('steps', 'step_tasks') and o.conname = 'queue_name_is_canonical'
+    union all
+    -- PostgreSQL rewrites no table whose row type is stored elsewhere.
+    select format(
+      'column %I.%I.%I of type pgflow.%s is in the way', n.nspname, c.relname, a.attname, e.table_name
+    )
+    from existing e
+    join pg_type t on t.typrelid = e.oid
+    join pg_attribute a on a.atttypid in (t.oid, t.typarray) and not a.attisdropped
+    join pg_class c on c.oid = a.attrelid and c.relkind in ('r', 'm', 'p')
+    join pg_namespace n on n.oid = c.relnamespace
+    where e.table_name in ('steps', 'step_tasks')
   )
   select
     coalesce(array_agg(d.what order by d.what collate "C"), '{}'),
@@ -186,6 +221,9 @@ begin
           then 'There is no pgflow in this database: check the connection string.'
         when 'pgflow.steps has column queue_name already' = any (differences)
           then 'Queue identity is here already: there is nothing to upgrade.'
+        when not exists (select from unnest(differences) as d (what) where d.what not like '% is in the way')
+          then 'The upgrade makes these itself, or rewrites the table. Rename or drop them; nothing else was '
+            'inspected.'
         else 'Bring pgflow to release 0.15.0, 0.15.1 or 0.16.0 first; nothing else was inspected.'
       end
     );
@@ -362,7 +400,8 @@ begin
           else 'In this database''s locale, lower case makes something else than a-z of the slug''s letters. '
             'Rename the flow in code and database.'
         end as hint
-      from pgflow.flows f
+      -- Steps count as well: a restore without triggers does not check that their flow exists.
+      from (select flow_slug from pgflow.flows union select flow_slug from pgflow.steps) f
       where f.flow_slug collate "C" ~ old_slug_pattern
         and f.flow_slug <> 'run'
         and lower(f.flow_slug) collate "C" !~ queue_name_pattern
@@ -651,9 +690,12 @@ begin
         t.flow_slug,
         count(*) as tasks,
         count(*) filter (where t.message_id is null) as without_message,
+        max(t.message_id) as highest_message,
         count(*) filter (where r.flow_slug is distinct from t.flow_slug) as in_other_flow
       from pgflow.step_tasks t
-      left join pgflow.runs r on r.run_id = t.run_id
+      -- Of an existing flow: a restore without triggers checks no foreign key.
+      left join (select r.* from pgflow.runs r join pgflow.flows f on f.flow_slug = r.flow_slug) r
+        on r.run_id = t.run_id
       group by t.flow_slug
     ) t;
 
@@ -698,7 +740,8 @@ begin
         select
           'task-flow-mismatch' as code, t.flow_slug, t.in_other_flow as count,
           array_agg(concat_ws('/', n.run_id, n.step_slug, n.task_index) order by n.number) as samples,
-          'These tasks name this flow, their runs another. Find out which is right, and correct the other.'
+          'These tasks name this flow, their runs another, or it does not exist. Find out which is right, and '
+            'correct the other.'
             as hint
         from (
           select
@@ -707,7 +750,8 @@ begin
               partition by s.flow_slug order by s.run_id, s.step_slug collate "C", s.task_index
             ) as number
           from pgflow.step_tasks s
-          left join pgflow.runs r on r.run_id = s.run_id
+          left join (select r.* from pgflow.runs r join pgflow.flows f on f.flow_slug = r.flow_slug) r
+            on r.run_id = s.run_id
           where r.flow_slug is distinct from s.flow_slug
         ) n
         join jsonb_to_recordset(task_totals) as t (flow_slug text, in_other_flow bigint)
@@ -753,6 +797,68 @@ begin
         group by q.number
       ) n on n.number = d.number
     ) f;
+  end if;
+
+  -- Sequences: a queue that was dropped and made again hands out ids that tasks have had already --------------
+
+  if runtime_readable and meta_readable then
+    for first_queue in 1 .. cardinality(queue_names) by queues_per_query loop
+      begin
+        for counter in
+          select q.name as queue_name, q.flow_slug, c.relname, t.highest_message, p.readable
+          from unnest(
+            queue_names[first_queue : first_queue + queues_per_query - 1],
+            queue_flows[first_queue : first_queue + queues_per_query - 1]
+          ) as q (name, flow_slug)
+          join (
+            select lower(t.flow_slug) as queue_name, max(t.highest_message) as highest_message
+            from jsonb_to_recordset(task_totals) as t (flow_slug text, highest_message bigint)
+            group by lower(t.flow_slug)
+          ) t on t.queue_name = q.name
+          join pg_class r on r.relname = 'q_' || q.name
+          join pg_namespace n on n.oid = r.relnamespace and n.nspname = 'pgmq'
+          join pg_attribute a on a.attrelid = r.oid and a.attname = 'msg_id' and not a.attisdropped
+          join pg_depend d on d.refclassid = 'pg_class'::regclass and d.refobjid = r.oid
+            and d.refobjsubid = a.attnum and d.classid = 'pg_class'::regclass and d.deptype = 'i'
+          join pg_class c on c.oid = d.objid and c.relkind = 'S' and c.relnamespace = n.oid
+          cross join lateral (select has_sequence_privilege(c.oid, 'select') as readable) p
+          where case when p.readable then coalesce(pg_sequence_last_value(c.oid), 0) else 0 end < t.highest_message
+          order by q.name collate "C"
+        loop
+          if not counter.readable then
+            findings := findings || jsonb_build_object(
+              'code', 'missing-privilege', 'flow_slug', counter.flow_slug, 'queue_name', counter.queue_name,
+              'count', 1, 'samples', jsonb_build_array('pgmq.' || counter.relname),
+              'hint', format('grant select on sequence pgmq.%I to %I;', counter.relname, current_user)
+            );
+            continue;
+          end if;
+
+          -- Restarted, and not used since then? The function above does not tell.
+          execute format(
+            'select s.last_value - case when s.is_called then 0 else 1 end from pgmq.%I s', counter.relname
+          ) into last_message;
+          if last_message < counter.highest_message then
+            findings := findings || jsonb_build_object(
+              'code', 'queue-sequence-behind', 'flow_slug', counter.flow_slug, 'queue_name', counter.queue_name,
+              'count', 1,
+              'samples', jsonb_build_array(
+                format('next msg_id %s, highest message_id %s', last_message + 1, counter.highest_message)
+              ),
+              'hint', format(
+                'Messages to come would repeat ids of tasks. Move the sequence: select setval(%L, %s);',
+                format('pgmq.%I', counter.relname), counter.highest_message)
+            );
+          end if;
+        end loop;
+
+        -- Asking locks the sequences; as below, the locks are given back.
+        raise exception using errcode = 'PF000';
+      exception
+        when sqlstate 'PF000' then
+          null;
+      end;
+    end loop;
   end if;
 
   -- Messages ------------------------------------------------------------------------------------------------
@@ -958,6 +1064,7 @@ begin
         ('queue-metadata-ambiguous', 'error'),
         ('queue-incomplete', 'error'),
         ('queue-malformed', 'error'),
+        ('queue-sequence-behind', 'error'),
         ('queue-referenced-by-other-flow', 'error'),
         ('message-without-task', 'error'),
         ('message-body-mismatch', 'error'),
@@ -990,7 +1097,7 @@ begin
             count(*) filter (where k.severity = 'error'), count(*) filter (where k.severity = 'warning')),
           format('taken at %s', to_char(now() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')),
           format('pgflow %s, PostgreSQL %s', case when pgflow_there then release else 'unknown' end,
-            current_setting('server_version')),
+            split_part(current_setting('server_version'), ' ', 1)),
           format('%s flows, %s steps, %s tasks', flow_count, step_count, task_count),
           format('%s messages in %s queues', message_count, coalesce(cardinality(readable_queues), 0))
         ] as facts

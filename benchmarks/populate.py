@@ -20,21 +20,28 @@ import psycopg
 from pgflow_migrate import database
 
 MAP_WIDTH = 9
+FLOWS_PER_TRANSACTION = 200
+"""A transaction over the queues of all flows could fill the server's lock table."""
+
+_NAMES = """
+  create temp table flow as
+  select format('flow_%%s', lpad(n.n::text, 5, '0')) as slug, (n.n - 1) / %(flows_per_transaction)s as batch
+  from generate_series(1, %(flows)s) as n (n);
+"""
 
 _DEFINITIONS = """
-  select pgflow.create_flow(f.slug)
-  from generate_series(1, %(flows)s) as n (n), format('flow_%%s', lpad(n.n::text, 5, '0')) as f (slug);
+  select pgflow.create_flow(f.slug) from flow f where f.batch = %(batch)s;
 
-  select pgflow.add_step(f.flow_slug, 'fetch') from pgflow.flows f where f.flow_slug like 'flow\\_%%';
-
-  select pgflow.add_step(f.flow_slug, 'handle', array['fetch'], step_type => 'map')
-  from pgflow.flows f
-  where f.flow_slug like 'flow\\_%%';
+  select
+    pgflow.add_step(f.slug, 'fetch'),
+    pgflow.add_step(f.slug, 'handle', array['fetch'], step_type => 'map')
+  from flow f
+  where f.batch = %(batch)s;
 """
 
 # One row a run. Running ones take their messages first, finished ones share the tasks that remain.
 _PLAN = """
-  create temp table plan on commit drop as
+  create temp table plan as
   with size as (
     select
       %(messages)s::bigint as messages,
@@ -84,7 +91,7 @@ _ROWS = """
     case when p.finished then p.started_at + interval '2 minutes' end
   from plan p;
 
-  create temp table task on commit drop as
+  create temp table task as
   select
     p.flow_slug, p.run_id, t.step_slug, t.task_index, t.queued_at,
     case when p.finished or t.step_slug = 'fetch' then 'completed' else 'queued' end as status,
@@ -114,7 +121,7 @@ _ROWS = """
   cross join lateral (select t.status = 'completed') as d (completed);
 """
 
-_MESSAGES = r"""
+_MESSAGES = """
 do $messages$
 declare
   v_flow text;
@@ -124,27 +131,30 @@ declare
       'task_index', t.task_index)
   $body$;
 begin
-  for v_flow in select distinct t.flow_slug from task t loop
+  for v_flow in select f.slug from flow f where f.batch = %(batch)s order by f.slug loop
     v_queue := lower(v_flow);
     execute format($insert$
-      insert into pgmq.%I (msg_id, read_ct, enqueued_at, vt, message) overriding system value
-      select t.message_id, 0, t.queued_at, t.queued_at, %s
+      insert into pgmq.%%I (msg_id, read_ct, enqueued_at, vt, message) overriding system value
+      select t.message_id, 0, t.queued_at, t.queued_at, %%s
       from task t
       where t.flow_slug = $1 and t.status = 'queued'
       order by t.message_id
     $insert$, 'q_' || v_queue, v_body) using v_flow;
     execute format($insert$
-      insert into pgmq.%I (msg_id, read_ct, enqueued_at, archived_at, vt, message)
+      insert into pgmq.%%I (msg_id, read_ct, enqueued_at, archived_at, vt, message)
       select
-        t.message_id, 1, t.queued_at, t.queued_at + interval '1 minute', t.queued_at + interval '1 minute', %s
+        t.message_id, 1, t.queued_at, t.queued_at + interval '1 minute',
+        t.queued_at + interval '1 minute', %%s
       from task t
       where t.flow_slug = $1 and t.status = 'completed'
       order by t.message_id
     $insert$, 'a_' || v_queue, v_body) using v_flow;
     perform setval(
-      pg_get_serial_sequence(format('pgmq.%I', 'q_' || v_queue), 'msg_id'),
-      (select max(t.message_id) from task t where t.flow_slug = v_flow)
-    );
+      pg_get_serial_sequence(format('pgmq.%%I', 'q_' || v_queue), 'msg_id'), max(t.message_id)
+    )
+    from task t
+    where t.flow_slug = v_flow
+    having max(t.message_id) is not null;
   end loop;
 end;
 $messages$;
@@ -168,7 +178,7 @@ class Populated:
 
 
 def populate(connection: psycopg.Connection[Any], *, tasks: int, flows: int, messages: int) -> Populated:
-    """Add ``flows`` flows with ``tasks`` tasks, ``messages`` of which are queued; commits, then analyzes.
+    """Add ``flows`` flows with ``tasks`` tasks, ``messages`` of which are queued; commits, and analyzes.
 
     Args:
         connection: of a role that may write to schemas pgflow and pgmq; not in a transaction.
@@ -183,10 +193,24 @@ def populate(connection: psycopg.Connection[Any], *, tasks: int, flows: int, mes
     if tasks < needed:
         raise ValueError(f"{messages} queued tasks need at least {needed} tasks in all")
     began = time.monotonic()
-    sizes = {"tasks": tasks, "flows": flows, "messages": messages}
-    with connection.transaction():
-        for script in (_DEFINITIONS % sizes, _PLAN % sizes, _ROWS, _MESSAGES):
-            connection.execute(script.encode())
+    sizes = {
+        "tasks": tasks,
+        "flows": flows,
+        "messages": messages,
+        "flows_per_transaction": FLOWS_PER_TRANSACTION,
+    }
+    batches = [{"batch": batch} for batch in range(-(-flows // FLOWS_PER_TRANSACTION))]
+    scripts = [
+        _NAMES % sizes,
+        *(_DEFINITIONS % batch for batch in batches),
+        _PLAN % sizes,
+        _ROWS,
+        *(_MESSAGES % batch for batch in batches),
+        "drop table flow, plan, task",
+    ]
+    for script in scripts:
+        connection.execute(script.encode())
+        connection.commit()
     connection.execute(
         b"analyze pgflow.runs, pgflow.step_states, pgflow.step_tasks, pgflow.flows, pgflow.steps"
     )
