@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 def upgrade(dsn: str | None, lock_timeout: timedelta, format_: str) -> None:
     """Upgrade a database to queue identity, in one transaction.
 
-    A database of a known release is upgraded from there, one without pgflow gets it from the beginning. When
-    anything fails, or Ctrl-C or SIGTERM ends it (exit 1), everything is rolled back and the database is as it
-    was. Take a backup first: there is no downgrade.
+    A database of a known release is upgraded from there; one without pgflow is refused. When anything fails, or
+    Ctrl-C or SIGTERM ends it (exit 1), everything is rolled back and the database is as it was. Take a backup
+    first: there is no downgrade.
 
     \b
     pgflow-migrate upgrade --dsn postgresql://postgres@db.example/app --lock-timeout 10s
@@ -40,7 +40,9 @@ def upgrade(dsn: str | None, lock_timeout: timedelta, format_: str) -> None:
     from pgflow_migrate.upgrade import run
 
     with progress.shown() as on_progress:
-        result = run.upgrade(resolve_dsn(dsn, os.environ), lock_timeout=lock_timeout, on_progress=on_progress)
+        result = run.upgrade(
+            resolve_dsn(dsn, os.environ), lock_timeout=lock_timeout, from_nothing=False, on_progress=on_progress
+        )
     if format_ == "json":
         status = "already-upgraded" if result.already_current else "upgraded"
         output.print_json({"status": status, "exit_code": 0, **output.plain(result)})
@@ -51,9 +53,8 @@ def upgrade(dsn: str | None, lock_timeout: timedelta, format_: str) -> None:
 def _summary(result: UpgradeResult) -> str:
     if result.already_current:
         return f"Already upgraded: the database is at {result.revision}; nothing was changed."
-    before = f"from {result.from_release} to" if result.from_release else "an empty database to"
     seconds = sum(applied.seconds for applied in result.applied)
-    lines = [f"Upgraded {before} {result.revision} in {seconds:.1f} s, committed."]
+    lines = [f"Upgraded from {result.from_release} to {result.revision} in {seconds:.1f} s, committed."]
     if result.backfilled is not None:
         steps, tasks = result.backfilled.steps, result.backfilled.tasks
         lines.append(

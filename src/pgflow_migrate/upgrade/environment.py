@@ -5,6 +5,7 @@ so that all of them leave the same behind. The config's attributes, all optional
 
     connection    SQLAlchemy connection, its transaction the caller's; else one of our own, from ``-x dsn=``
     lock_timeout  timedelta; else ``-x lock_timeout=5s``, else 5 seconds
+    from_nothing  whether a database without pgflow gets it; True unless told otherwise
     on_progress   told what happens, see :mod:`pgflow_migrate.upgrade.progress`
 """
 
@@ -131,6 +132,11 @@ def _adopt(context: EnvironmentContext, connection: psycopg.Connection[Any], rec
     """Identify a database that has no version yet, and give it the version of its release."""
     found = identify.identify(connection)
     if found.empty:
+        if not context.config.attributes.get("from_nothing", True):
+            raise PgflowMigrateError(
+                "There is no schema pgflow in this database.",
+                'Check the connection string. To install pgflow from nothing: alembic -x dsn="…" upgrade head',
+            )
         return Found(None, None, recorded=False)
     if found.revision is None:
         raise identify.unknown_release(found)

@@ -75,6 +75,7 @@ def upgrade(
     target: str = "head",
     *,
     lock_timeout: timedelta = DEFAULT_LOCK_TIMEOUT,
+    from_nothing: bool = True,
     on_progress: Listener = ignore,
 ) -> UpgradeResult:
     """Take a database of any known release, or one without pgflow, up to ``target``, in one transaction.
@@ -83,6 +84,7 @@ def upgrade(
         dsn: a connection string in any spelling.
         target: a revision as Alembic names them.
         lock_timeout: the longest wait for a lock, above zero.
+        from_nothing: whether a database without pgflow gets it; else that is an error.
         on_progress: called with each :data:`~pgflow_migrate.upgrade.progress.Event`, in this thread.
 
     Raises:
@@ -98,7 +100,7 @@ def upgrade(
     engine = database.engine(dsn)
     try:
         with failures.explained(dsn, lock_timeout), engine.connect() as connection:
-            result = _migrate(connection, target, lock_timeout, listening)
+            result = _migrate(connection, target, lock_timeout, listening, from_nothing=from_nothing)
             _commit(connection, dsn)
             return result
     except KeyboardInterrupt as interrupt:
@@ -111,10 +113,17 @@ def upgrade(
 
 
 def _migrate(
-    connection: sa.Connection, target: str, lock_timeout: timedelta, listening: _Listening
+    connection: sa.Connection,
+    target: str,
+    lock_timeout: timedelta,
+    listening: _Listening,
+    *,
+    from_nothing: bool,
 ) -> UpgradeResult:
     config = Config(str(resources.alembic_ini()))
-    config.attributes.update(connection=connection, lock_timeout=lock_timeout, on_progress=listening)
+    config.attributes.update(
+        connection=connection, lock_timeout=lock_timeout, on_progress=listening, from_nothing=from_nothing
+    )
     command.upgrade(config, target)
     applied = tuple(listening.applied)
     return UpgradeResult(
