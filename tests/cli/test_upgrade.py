@@ -241,3 +241,19 @@ def test_errors_are_red_on_a_terminal_unless_no_color_is_set() -> None:
     code, written = on_a_terminal(command, NO_COLOR="1")
     assert code == EXIT_COULD_NOT_RUN
     assert "\x1b" not in written
+
+
+def test_a_database_without_pgflow_is_refused_and_left_alone(
+    database_at: Callable[[str], str], invoke: Invoke
+) -> None:
+    """A mistyped connection string must not install pgflow somewhere else."""
+    dsn = database_at("")
+    result = invoke("upgrade", "--dsn", dsn)
+    assert result.exit_code == EXIT_COULD_NOT_RUN
+    assert "There is no schema pgflow in this database." in result.stderr
+    assert result.stdout == ""
+    with psycopg.connect(dsn) as connection:
+        schemas = connection.execute(
+            "select nspname from pg_namespace where nspname like 'pgflow%'"
+        ).fetchall()
+    assert schemas == []

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 def upgrade(dsn: str | None, lock_timeout: timedelta, format_: str) -> None:
     """Upgrade a database to queue identity, in one transaction.
 
-    A database of a known release is upgraded from there; one without pgflow is refused. When anything fails, or
-    Ctrl-C or SIGTERM ends it (exit 1), everything is rolled back and the database is as it was. Take a backup
-    first: there is no downgrade.
+    A database of a known release is upgraded from there; one without pgflow is refused. When anything fails,
+    or Ctrl-C or SIGTERM ends it (exit 1), everything is rolled back and the database is as it was. Take a
+    backup first: there is no downgrade.
 
     \b
     pgflow-migrate upgrade --dsn postgresql://postgres@db.example/app --lock-timeout 10s
@@ -41,7 +41,10 @@ def upgrade(dsn: str | None, lock_timeout: timedelta, format_: str) -> None:
 
     with progress.shown() as on_progress:
         result = run.upgrade(
-            resolve_dsn(dsn, os.environ), lock_timeout=lock_timeout, from_nothing=False, on_progress=on_progress
+            resolve_dsn(dsn, os.environ),
+            lock_timeout=lock_timeout,
+            from_nothing=False,
+            on_progress=on_progress,
         )
     if format_ == "json":
         status = "already-upgraded" if result.already_current else "upgraded"

@@ -135,7 +135,7 @@ def _adopt(context: EnvironmentContext, connection: psycopg.Connection[Any], rec
         if not context.config.attributes.get("from_nothing", True):
             raise PgflowMigrateError(
                 "There is no schema pgflow in this database.",
-                'Check the connection string. To install pgflow from nothing: alembic -x dsn="…" upgrade head',
+                'Check the connection string. To install pgflow: alembic -x dsn="…" upgrade head',
             )
         return Found(None, None, recorded=False)
     if found.revision is None:

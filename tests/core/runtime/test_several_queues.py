@@ -17,7 +17,7 @@ QUEUES = ("spread", "second_queue", "third_queue")
 
 
 def reroute(core: Core, run: UUID, step: str, index: int, queue: str) -> None:
-    """Move a task and its message to another queue, as a later routing of steps will have it from the start."""
+    """Move a task and its message to another queue, as its own route would have had it from the start."""
     task = core.task(run, step, index)
     core.execute("select pgmq.create(%s)", queue)
     moved = core.value(
@@ -54,7 +54,8 @@ def begin(core: Core, run: UUID) -> None:
     """Start all tasks of the run, as claims on each queue would."""
     core.worker()
     core.execute(
-        "update pgflow.step_tasks set status = 'started', attempts_count = 1, started_at = now() where run_id = %s",
+        "update pgflow.step_tasks set status = 'started', attempts_count = 1, started_at = now()"
+        " where run_id = %s",
         run,
     )
 
