@@ -42,6 +42,14 @@ def wait_until_blocked(observer: Connection, connection: Connection) -> None:
     wait_until(observer, "select where cardinality(pg_blocking_pids(%s)) > 0", connection.info.backend_pid)
 
 
+def take_fence(ours: Connection) -> bool:
+    """Take the fence in a transaction of its own, waiting up to a minute."""
+    with ours.transaction():
+        ours.execute("select set_config('pgflow_migrate.max_wait', '60s', true)")
+        ours.execute(FENCE)
+    return True
+
+
 def test_it_holds_the_documented_locks_and_no_other(dsn: str, connect: Callable[[str], Connection]) -> None:
     session = connect(dsn)
     with session.transaction():
@@ -114,14 +122,7 @@ def test_a_session_that_would_deadlock_with_us_never_hears_of_it(
     other.execute("begin")
     other.execute("select pgmq.send('Orders', '{\"from\": \"outside\"}'::jsonb, 0::integer)")
     with ThreadPoolExecutor() as pool:
-
-        def fence() -> bool:
-            with ours.transaction():
-                ours.execute("select set_config('pgflow_migrate.max_wait', '60s', true)")
-                ours.execute(FENCE)
-            return True
-
-        fenced = pool.submit(fence)
+        fenced = pool.submit(take_fence, ours)
         wait_until(
             observer, "select from pg_locks where relation = 'pgmq.q_orders'::regclass and mode = 'ShareLock'"
         )
@@ -132,6 +133,69 @@ def test_a_session_that_would_deadlock_with_us_never_hears_of_it(
     assert observer.execute(
         "select deadlocks from pg_stat_database where datname = current_database()"
     ).fetchone() == {"deadlocks": 0}
+
+
+def test_a_session_that_has_long_waited_behind_us_is_no_deadlock_victim(
+    dsn: str, connect: Callable[[str], Connection]
+) -> None:
+    """It holds our queue and waits behind us for pgflow.runs: its deadlock check comes soon after we get runs."""
+    holder, other, ours, observer = (connect(dsn) for _ in range(4))
+    other.execute("begin")
+    other.execute("select pgmq.send('Orders', '{\"from\": \"outside\"}'::jsonb, 0::integer)")
+    holder.execute("begin")
+    holder.execute("lock table pgflow.runs in access share mode")
+    with ThreadPoolExecutor() as pool:
+        fenced = pool.submit(take_fence, ours)
+        wait_until_blocked(observer, ours)
+        waiting = pool.submit(other.execute, "select pgflow.start_flow('Orders', '{}')")
+        wait_until(
+            observer,
+            "select from pg_locks where pid = %s and clock_timestamp() - waitstart > interval '850 ms'",
+            other.info.backend_pid,
+        )
+        holder.execute("commit")
+        waiting.result(timeout=60)
+        other.execute("commit")
+        assert fenced.result(timeout=60)
+    assert observer.execute("select count(*) as n from pgflow.runs").fetchone() == {"n": 1}
+    assert observer.execute(
+        "select deadlocks from pg_stat_database where datname = current_database()"
+    ).fetchone() == {"deadlocks": 0}
+
+
+@pytest.mark.parametrize("table", ["pgflow.step_tasks", "pgmq.meta", "pgmq.q_orders"])
+def test_the_table_that_was_busy_is_waited_for_alone_in_the_next_try(
+    dsn: str, connect: Callable[[str], Connection], table: str
+) -> None:
+    """So that the wait is long enough to end an autovacuum, and stops nobody else meanwhile."""
+    holder, ours, observer = (connect(dsn) for _ in range(3))
+    holder.execute("begin")
+    holder.execute(f"lock table {table} in row exclusive mode".encode())
+    with ThreadPoolExecutor() as pool:
+        fenced = pool.submit(take_fence, ours)
+        wait_until(
+            observer,
+            "select from pg_locks w where w.pid = %s and not w.granted and w.relation = %s::regclass"
+            " and not exists (select from pg_locks h where h.pid = w.pid and h.granted"
+            " and h.relation = 'pgflow.runs'::regclass)",
+            ours.info.backend_pid,
+            table,
+        )
+        holder.execute("commit")
+        assert fenced.result(timeout=60)
+
+
+def test_a_queue_that_is_dropped_while_we_wait_for_it_is_not_missed(
+    dsn: str, connect: Callable[[str], Connection]
+) -> None:
+    holder, ours, observer = (connect(dsn) for _ in range(3))
+    holder.execute("begin")
+    holder.execute("select pgmq.drop_queue('Orders')")
+    with ThreadPoolExecutor() as pool:
+        fenced = pool.submit(take_fence, ours)
+        wait_until_blocked(observer, ours)
+        holder.execute("commit")
+        assert fenced.result(timeout=60)
 
 
 def test_when_the_budget_is_spent_every_lock_is_given_back(

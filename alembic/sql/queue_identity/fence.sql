@@ -7,9 +7,12 @@
 --   4. pgmq.meta                                               SHARE: creating and dropping queues
 --   5. the queue table of every flow, in name order            SHARE: sends and archives past pgflow
 --
--- The first table lock waits up to lock_timeout. While any lock is held, each further one waits so briefly (well
--- below deadlock_timeout) that no other session is ever chosen as a deadlock victim because of us; on failure the
--- subtransaction gives all of them back before the next try. The budget for all tries is max_wait.
+-- Only the first table of a try is waited for with lock_timeout. From the moment that we ask for it others may queue
+-- behind us, so all further waits of the try together end within half of deadlock_timeout from there; what is not free
+-- after that is asked for with NOWAIT. So whoever comes to wait for us never becomes a deadlock victim by it: our own
+-- wait is over before its deadlock check begins. On failure the subtransaction gives all locks back, and the next try
+-- asks first for the table that was busy: what holds it is waited out, and an autovacuum, which gives way only to
+-- waits longer than deadlock_timeout, ends. The budget for all tries is max_wait.
 -- Settings, both transaction-local, set by the caller: pgflow_migrate.lock_timeout (5s), pgflow_migrate.max_wait
 -- (lock_timeout).
 do $fence$
@@ -17,39 +20,53 @@ declare
   full_timeout constant text := coalesce(nullif(current_setting('pgflow_migrate.lock_timeout', true), ''), '5s');
   budget constant interval := coalesce(nullif(current_setting('pgflow_migrate.max_wait', true), ''), full_timeout);
   give_up_at constant timestamptz := clock_timestamp() + budget;
-  queue_tables text;
+  brief constant interval := current_setting('deadlock_timeout')::interval / 2;
+  pgflow_tables constant text[] := array[
+    'pgflow.runs', 'pgflow.step_states', 'pgflow.step_tasks', 'pgflow.flows', 'pgflow.steps', 'pgflow.deps'
+  ];
+  tables text[];
+  busy text;  -- the table that the last try failed on
+  target text;
+  mode text;
+  asked_at timestamptz;
+  left_ms integer;
 begin
   perform set_config('lock_timeout', full_timeout, true);
   perform pg_advisory_xact_lock(hashtextextended('pgflow-migrate', 0));
 
   loop
     begin
-      perform set_config('lock_timeout', full_timeout, true);
-      lock table pgflow.runs in access exclusive mode;
+      asked_at := null;
+      tables := array_remove(array[busy], null) || array_remove(pgflow_tables, busy);
 
-      perform set_config('lock_timeout', '200ms', true);
-      lock table pgflow.step_states, pgflow.step_tasks in access exclusive mode;
-      lock table pgflow.flows, pgflow.steps, pgflow.deps in access exclusive mode;
+      for stage in 1 .. 2 loop
+        if stage = 2 then
+          -- Only now that the flows are locked it is sure which queues there are. Without PGMQ there is nothing to
+          -- lock; the preflight reports it.
+          select array_agg(format('pgmq.%I', c.relname) order by c.relname <> 'meta', c.relname collate "C")
+          into tables
+          from pg_catalog.pg_class c
+          join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+          where n.nspname = 'pgmq'
+            and c.relkind in ('r', 'p')
+            and (c.relname = 'meta' or c.relname in (select 'q_' || lower(f.flow_slug) from pgflow.flows f));
+        end if;
 
-      -- Without PGMQ there is nothing to lock; the preflight reports it.
-      if exists (
-        select from pg_catalog.pg_class c
-        join pg_catalog.pg_namespace n on n.oid = c.relnamespace
-        where n.nspname = 'pgmq' and c.relname = 'meta' and c.relkind in ('r', 'p')
-      ) then
-        lock table pgmq.meta in share mode;
-      end if;
-
-      select string_agg(format('pgmq.%I', c.relname), ', ' order by c.relname collate "C")
-      into queue_tables
-      from pg_catalog.pg_class c
-      join pg_catalog.pg_namespace n on n.oid = c.relnamespace
-      where n.nspname = 'pgmq'
-        and c.relkind in ('r', 'p')
-        and c.relname in (select 'q_' || lower(f.flow_slug) from pgflow.flows f);
-      if queue_tables is not null then
-        execute format('lock table %s in share mode', queue_tables);
-      end if;
+        foreach target in array coalesce(tables, '{}') loop
+          mode := case when target = any (pgflow_tables) then 'access exclusive' else 'share' end;
+          if asked_at is null then
+            asked_at := clock_timestamp();
+            left_ms := null;
+            perform set_config('lock_timeout', full_timeout, true);
+          else
+            left_ms := 1000 * extract(epoch from asked_at + brief - clock_timestamp());
+            perform set_config('lock_timeout', greatest(left_ms, 1)::text, true);
+          end if;
+          execute format(
+            'lock table %s in %s mode %s', target, mode, case when left_ms <= 0 then 'nowait' end
+          );
+        end loop;
+      end loop;
 
       exit;
     exception
@@ -57,6 +74,13 @@ begin
         if clock_timestamp() >= give_up_at then
           raise;
         end if;
+        busy := target;
+      when undefined_table then
+        -- The queue that we waited for has been dropped. A table of pgflow's own would be missing for good.
+        if target = any (pgflow_tables) then
+          raise;
+        end if;
+        busy := null;
     end;
     -- Nothing is held here. The jitter keeps us out of step with a busy producer.
     perform pg_sleep(0.1 + 0.2 * random());

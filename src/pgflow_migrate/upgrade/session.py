@@ -35,7 +35,10 @@ def prepare(connection: psycopg.Connection[Any], lock_timeout: timedelta, on_pro
         PgflowMigrateError: the transaction is not READ COMMITTED READ WRITE.
     """
     cursor = connection.cursor(row_factory=psycopg.rows.tuple_row)
-    modes = "select current_setting('transaction_isolation'), current_setting('transaction_read_only')"
+    modes = (
+        "select pg_catalog.current_setting('transaction_isolation'),"
+        " pg_catalog.current_setting('transaction_read_only')"
+    )
     if cursor.execute(modes).fetchone() != ("read committed", "off"):
         raise PgflowMigrateError(
             "The connection's transaction is not READ COMMITTED READ WRITE.",
