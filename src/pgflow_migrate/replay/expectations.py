@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import psycopg
+from psycopg import sql
 
 from pgflow_migrate.audit.findings import Finding
 from pgflow_migrate.audit.run import run_audit
@@ -20,7 +22,8 @@ def audit_differences(connection: psycopg.Connection[Any], scenario: Scenario) -
     if not scenario.setup.audit:
         return
     try:
-        report = run_audit(connection, stock_prune_md5s=scenario.setup.stock_prune_md5s)
+        with _role(connection, scenario.setup.audit_as):
+            report = run_audit(connection, stock_prune_md5s=scenario.setup.stock_prune_md5s)
     except PgflowMigrateError as error:
         yield f"The audit could not run: {error}"
         return
@@ -33,6 +36,19 @@ def audit_differences(connection: psycopg.Connection[Any], scenario: Scenario) -
         if expected.severity == "info" and not infos[_key(expected)]:
             yield f"The audit lacks {_words(expected)}."
     yield from _secrets("The audit", repr(report), scenario)
+
+
+@contextlib.contextmanager
+def _role(connection: psycopg.Connection[Any], role: str | None) -> Iterator[None]:
+    """Be ``role`` for the body; ``None`` is whoever is connected."""
+    if role is None:
+        yield
+        return
+    connection.execute(sql.SQL("set role {}").format(sql.Identifier(role)))
+    try:
+        yield
+    finally:
+        connection.execute("reset role")
 
 
 def blocked_differences(error: BlockedError, scenario: Scenario) -> Iterator[str]:
