@@ -138,7 +138,7 @@ def test_a_session_that_would_deadlock_with_us_never_hears_of_it(
 def test_a_session_that_has_long_waited_behind_us_is_no_deadlock_victim(
     dsn: str, connect: Callable[[str], Connection]
 ) -> None:
-    """It holds our queue and waits behind us for pgflow.runs: its deadlock check comes soon after we get runs."""
+    """It holds our queue and waits behind us for pgflow.runs: its check comes soon after we get them."""
     holder, other, ours, observer = (connect(dsn) for _ in range(4))
     other.execute("begin")
     other.execute("select pgmq.send('Orders', '{\"from\": \"outside\"}'::jsonb, 0::integer)")

@@ -11,7 +11,7 @@ from pgflow_migrate.upgrade.run import upgrade
 
 Connection = psycopg.Connection[dict[str, Any]]
 
-# Exact argument types beat both an implicit cast and VARIADIC "any", wherever pg_catalog stands in the search path.
+# Exact argument types beat an implicit cast and VARIADIC "any", wherever pg_catalog stands in the path.
 TRAPS = """
   create table public.trapped (caller text);
   create function public.hashtextextended(text, integer) returns bigint language plpgsql as

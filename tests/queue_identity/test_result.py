@@ -184,3 +184,23 @@ def test_deletion_of_a_flow_whose_queue_is_ambiguous_deletes_nothing(session: Co
 def test_a_second_upgrade_changes_nothing(database_at: Callable[[str], str]) -> None:
     result = upgrade(database_at("queue_identity"))
     assert (result.already_current, result.revision, result.applied) == (True, "queue_identity", ())
+
+
+def test_checks_and_an_index_that_somebody_has_dropped_do_not_stop_the_upgrade(
+    database_at: Callable[[str], str], connect: Callable[[str], Connection]
+) -> None:
+    """The database is known to be at 0.16.0 by its version row, so nothing compares the catalogue."""
+    dsn = database_at("core_0_16_0")
+    session = connect(dsn)
+    session.execute(
+        """
+        alter table pgflow.flows drop constraint slug_is_valid;
+        alter table pgflow.steps drop constraint steps_step_slug_check;
+        drop index pgflow.idx_step_tasks_queued_msg;
+        """
+    )
+    upgrade(dsn)
+    assert session.execute(
+        "select conname from pg_constraint where conname in ('slug_is_valid', 'steps_step_slug_check')"
+        " and convalidated order by 1"
+    ).fetchall() == [{"conname": "slug_is_valid"}, {"conname": "steps_step_slug_check"}]

@@ -10,7 +10,7 @@ alter table pgflow.steps
   alter column queue_name drop expression;
 
 -- Superseded by step_tasks_queue_message_key, and rebuilt by the rewrite if it were dropped later.
-drop index pgflow.idx_step_tasks_queued_msg;
+drop index if exists pgflow.idx_step_tasks_queued_msg;
 
 -- A task's name is a copy of its step's, which the regular expression above has judged. Judging it again would take
 -- longer than the rewrite itself, and on every task that is ever started.

@@ -9,7 +9,7 @@
 --
 -- Only the first table of a try is waited for with lock_timeout. From the moment that we ask for it others may queue
 -- behind us, so all further waits of the try together end within half of deadlock_timeout from there; what is not free
--- after that is asked for with NOWAIT. So whoever comes to wait for us never becomes a deadlock victim by it: our own
+-- after that is asked for with NOWAIT. So nobody who waits directly for us becomes a deadlock victim by it: our own
 -- wait is over before its deadlock check begins. On failure the subtransaction gives all locks back, and the next try
 -- asks first for the table that was busy: what holds it is waited out, and an autovacuum, which gives way only to
 -- waits longer than deadlock_timeout, ends. The budget for all tries is max_wait.
