@@ -62,6 +62,12 @@ _CODES = (
         "Undo the differences that the samples name.",
     ),
     Code(
+        "queue-sequence-behind",
+        "error",
+        "a flow's queue will hand out message ids that tasks have had",
+        "Move the queue's sequence above them.",
+    ),
+    Code(
         "queue-referenced-by-other-flow",
         "error",
         "a flow's queue holds messages that name another flow",
