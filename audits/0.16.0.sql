@@ -59,8 +59,8 @@ declare
   batch_message_count bigint;
   batch_message_ids bigint[];
   task_totals jsonb := '[]';
-  counter record;
-  last_message bigint;
+  counters jsonb := '[]';
+  counters_sql text;
   metadata jsonb := '[]';
   -- The queues of flows whose names can be queue names; parallel arrays, ordered by name.
   queue_names text[] := '{}';
@@ -208,6 +208,11 @@ begin
 
   if not exists (select from pg_namespace where nspname = 'pgflow') then
     differences := array['schema pgflow is missing'];
+  elsif 'pgflow.steps has column queue_name already' = any (differences) then
+    -- After the upgrade its own objects are in nobody's way.
+    differences := array(
+      select d.what from unnest(differences) as d (what) where d.what not like '% is in the way'
+    );
   end if;
   pgflow_there := cardinality(differences) = 0;
 
@@ -690,7 +695,7 @@ begin
         t.flow_slug,
         count(*) as tasks,
         count(*) filter (where t.message_id is null) as without_message,
-        max(t.message_id) as highest_message,
+        max(t.message_id) filter (where r.flow_slug = t.flow_slug) as highest_message,
         count(*) filter (where r.flow_slug is distinct from t.flow_slug) as in_other_flow
       from pgflow.step_tasks t
       -- Of an existing flow: a restore without triggers checks no foreign key.
@@ -740,8 +745,8 @@ begin
         select
           'task-flow-mismatch' as code, t.flow_slug, t.in_other_flow as count,
           array_agg(concat_ws('/', n.run_id, n.step_slug, n.task_index) order by n.number) as samples,
-          'These tasks name this flow, their runs another, or it does not exist. Find out which is right, and '
-            'correct the other.'
+          'These tasks name this flow, their runs another, or it does not exist. Find out which is right, '
+            'and correct the other.'
             as hint
         from (
           select
@@ -799,64 +804,77 @@ begin
     ) f;
   end if;
 
-  -- Sequences: a queue that was dropped and made again hands out ids that tasks have had already --------------
+  -- Sequences: a queue that was dropped and made again hands out ids that tasks have had -------------------
 
   if runtime_readable and meta_readable then
-    for first_queue in 1 .. cardinality(queue_names) by queues_per_query loop
+    with total as (
+      select lower(t.flow_slug) as queue_name, max(t.highest_message) as highest_message
+      from jsonb_to_recordset(task_totals) as t (flow_slug text, highest_message bigint)
+      group by lower(t.flow_slug)
+    ),
+    counter as (
+      select
+        q.name as queue_name, q.flow_slug, c.relname, t.highest_message,
+        has_sequence_privilege(c.oid, 'select') as readable
+      from unnest(queue_names, queue_flows) as q (name, flow_slug)
+      join total t on t.queue_name = q.name and t.highest_message > 0
+      join pg_class r on r.relname = 'q_' || q.name
+      join pg_namespace n on n.oid = r.relnamespace and n.nspname = 'pgmq'
+      join pg_attribute a on a.attrelid = r.oid and a.attname = 'msg_id' and not a.attisdropped
+      join pg_depend d on d.refclassid = 'pg_class'::regclass and d.refobjid = r.oid
+        and d.refobjsubid = a.attnum and d.classid = 'pg_class'::regclass and d.deptype = 'i'
+      join pg_class c on c.oid = d.objid and c.relkind = 'S' and c.relnamespace = n.oid
+    )
+    select
+      coalesce(jsonb_agg(c) filter (where c.readable), '[]'),
+      findings || coalesce(
+        jsonb_agg(jsonb_build_object(
+          'code', 'missing-privilege', 'flow_slug', c.flow_slug, 'queue_name', c.queue_name, 'count', 1,
+          'samples', jsonb_build_array('pgmq.' || c.relname),
+          'hint', format('grant select on sequence pgmq.%I to %I;', c.relname, current_user)
+        )) filter (where not c.readable),
+        '[]'
+      )
+    into counters, findings
+    from counter c;
+
+    for first_queue in 1 .. jsonb_array_length(counters) by queues_per_query loop
+      select string_agg(
+        format(
+          'select %L as queue_name, %L as flow_slug, %L as relname, %s::bigint as highest_message, '
+          'last_value - case when is_called then 0 else 1 end as last_message from pgmq.%I',
+          c.queue_name, c.flow_slug, c.relname, c.highest_message, c.relname
+        ), ' union all '
+      )
+      into counters_sql
+      from jsonb_array_elements(counters) with ordinality as e (counter, number)
+      cross join jsonb_to_record(e.counter)
+        as c (queue_name text, flow_slug text, relname text, highest_message bigint)
+      where e.number between first_queue and first_queue + queues_per_query - 1;
+
       begin
-        for counter in
-          select q.name as queue_name, q.flow_slug, c.relname, t.highest_message, p.readable
-          from unnest(
-            queue_names[first_queue : first_queue + queues_per_query - 1],
-            queue_flows[first_queue : first_queue + queues_per_query - 1]
-          ) as q (name, flow_slug)
-          join (
-            select lower(t.flow_slug) as queue_name, max(t.highest_message) as highest_message
-            from jsonb_to_recordset(task_totals) as t (flow_slug text, highest_message bigint)
-            group by lower(t.flow_slug)
-          ) t on t.queue_name = q.name
-          join pg_class r on r.relname = 'q_' || q.name
-          join pg_namespace n on n.oid = r.relnamespace and n.nspname = 'pgmq'
-          join pg_attribute a on a.attrelid = r.oid and a.attname = 'msg_id' and not a.attisdropped
-          join pg_depend d on d.refclassid = 'pg_class'::regclass and d.refobjid = r.oid
-            and d.refobjsubid = a.attnum and d.classid = 'pg_class'::regclass and d.deptype = 'i'
-          join pg_class c on c.oid = d.objid and c.relkind = 'S' and c.relnamespace = n.oid
-          cross join lateral (select has_sequence_privilege(c.oid, 'select') as readable) p
-          where case when p.readable then coalesce(pg_sequence_last_value(c.oid), 0) else 0 end < t.highest_message
-          order by q.name collate "C"
-        loop
-          if not counter.readable then
-            findings := findings || jsonb_build_object(
-              'code', 'missing-privilege', 'flow_slug', counter.flow_slug, 'queue_name', counter.queue_name,
-              'count', 1, 'samples', jsonb_build_array('pgmq.' || counter.relname),
-              'hint', format('grant select on sequence pgmq.%I to %I;', counter.relname, current_user)
-            );
-            continue;
-          end if;
+        execute format($query$
+          select jsonb_agg(f)
+          from (
+            select
+              'queue-sequence-behind' as code, c.flow_slug, c.queue_name, 1 as count,
+              array[format('next msg_id %%s, highest message_id %%s', c.last_message + 1, c.highest_message)]
+                as samples,
+              format(
+                'Messages to come would repeat ids of tasks. Move the sequence: select setval(%%L, %%s);',
+                format('pgmq.%%I', c.relname), c.highest_message
+              ) as hint
+            from (%s) c
+            where c.last_message < c.highest_message
+          ) f
+          $query$, counters_sql)
+        into batch_findings;
 
-          -- Restarted, and not used since then? The function above does not tell.
-          execute format(
-            'select s.last_value - case when s.is_called then 0 else 1 end from pgmq.%I s', counter.relname
-          ) into last_message;
-          if last_message < counter.highest_message then
-            findings := findings || jsonb_build_object(
-              'code', 'queue-sequence-behind', 'flow_slug', counter.flow_slug, 'queue_name', counter.queue_name,
-              'count', 1,
-              'samples', jsonb_build_array(
-                format('next msg_id %s, highest message_id %s', last_message + 1, counter.highest_message)
-              ),
-              'hint', format(
-                'Messages to come would repeat ids of tasks. Move the sequence: select setval(%L, %s);',
-                format('pgmq.%I', counter.relname), counter.highest_message)
-            );
-          end if;
-        end loop;
-
-        -- Asking locks the sequences; as below, the locks are given back.
+        -- As below: leaving by an exception gives the locks back.
         raise exception using errcode = 'PF000';
       exception
         when sqlstate 'PF000' then
-          null;
+          findings := findings || coalesce(batch_findings, '[]');
       end;
     end loop;
   end if;

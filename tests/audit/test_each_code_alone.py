@@ -150,6 +150,20 @@ CASES: dict[str, Case] = {
             ),
         ),
     ),
+    "queue-sequence-behind": Case(
+        ORDERS
+        + A_RUN
+        + "select pgmq.archive('orders', 1); alter table pgmq.q_orders alter column msg_id restart;",
+        (
+            about(
+                "queue-sequence-behind",
+                "orders",
+                None,
+                "orders",
+                samples=("next msg_id 1, highest message_id 1",),
+            ),
+        ),
+    ),
     "queue-referenced-by-other-flow": Case(
         ORDERS + BILLING + """select pgmq.send('orders', '{"flow_slug": "billing", "total": 7}'::jsonb);""",
         (about("queue-referenced-by-other-flow", "orders", None, "orders", samples=("orders/1",)),),

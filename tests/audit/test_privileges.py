@@ -17,7 +17,10 @@ Database = psycopg.Connection[dict[str, Any]]
 Audited = Callable[[Database], list[tuple[Any, ...]]]
 Grant = Callable[..., None]
 
-TABLES = ("pgflow.flows", "pgflow.steps", "pgflow.runs", "pgflow.step_tasks", "pgmq.meta", "pgmq.q_orders")
+TABLES = ("pgflow.flows", "pgflow.steps", "pgflow.runs", "pgflow.step_tasks", "pgmq.meta")
+QUEUES = ("pgmq.q_billing", "pgmq.q_orders")
+SEQUENCES = ("pgmq.q_billing_msg_id_seq", "pgmq.q_orders_msg_id_seq")
+ALL = (*TABLES, *QUEUES, *SEQUENCES)
 MAIL = "hunter2-of-another-application"
 
 _numbers = itertools.count(1)
@@ -74,7 +77,11 @@ def auditor(database: Database, role: str) -> Iterator[Database]:
 def lacking(*objects: str) -> list[tuple[Any, ...]]:
     rows = []
     for name in objects:
-        slug = name.removeprefix("pgmq.q_") if name.startswith("pgmq.q_") else None
+        slug = (
+            name.removeprefix("pgmq.q_").removesuffix("_msg_id_seq")
+            if name in (*QUEUES, *SEQUENCES)
+            else None
+        )
         rows.append(("error", "missing-privilege", slug, None, slug, 1, (name,)))
     return rows
 
@@ -82,7 +89,7 @@ def lacking(*objects: str) -> list[tuple[Any, ...]]:
 def test_select_on_the_tables_and_usage_on_the_schemas_is_enough(
     auditor: Database, grant: Grant, audited: Audited, database: Database
 ) -> None:
-    grant(*TABLES, "pgmq.q_billing")
+    grant(*ALL)
     assert audited(auditor) == []
     assert run_audit(auditor).findings[:-1] == run_audit(database).findings[:-1]
     assert run_audit(auditor).findings[-1].samples[-1] == "2 messages in 2 queues"
@@ -90,7 +97,7 @@ def test_select_on_the_tables_and_usage_on_the_schemas_is_enough(
 
 def test_unrelated_queues_are_not_read(auditor: Database, grant: Grant, database: Database) -> None:
     """The role has no right on them, so that reading one would be an error."""
-    grant(*TABLES, "pgmq.q_billing")
+    grant(*ALL)
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         auditor.execute("select * from pgmq.q_mail")
     for connection in (auditor, database):
@@ -118,17 +125,17 @@ def test_without_any_right_each_missing_one_is_named_with_its_grant(
 def test_following_the_hints_leads_to_a_full_report(
     auditor: Database, audited: Audited, database: Database
 ) -> None:
-    for _ in range(2):
+    for _ in range(3):
         for finding in run_audit(auditor).blocking:
             database.execute(finding.hint.encode())
     assert audited(auditor) == []
 
 
-@pytest.mark.parametrize("missing", [*TABLES, "pgmq.q_billing"])
+@pytest.mark.parametrize("missing", ALL)
 def test_one_missing_table_is_the_only_finding(
     missing: str, auditor: Database, grant: Grant, audited: Audited
 ) -> None:
-    grant(*(table for table in (*TABLES, "pgmq.q_billing") if table != missing))
+    grant(*(table for table in ALL if table != missing))
     assert audited(auditor) == lacking(missing)
 
 
@@ -147,7 +154,7 @@ def test_what_can_be_inspected_is_still_reported(
 def test_rows_hidden_by_row_security_are_not_taken_for_absent(
     auditor: Database, grant: Grant, audited: Audited, database: Database, role: str
 ) -> None:
-    grant(*TABLES, "pgmq.q_billing")
+    grant(*ALL)
     database.execute("alter table pgflow.step_tasks enable row level security")
     database.execute("alter table pgmq.q_orders enable row level security")
     assert audited(database) == []

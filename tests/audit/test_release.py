@@ -92,6 +92,44 @@ def test_a_difference_is_named_and_nothing_else_is_inspected(
     assert audited(database) == unexpected(sample)
 
 
+@pytest.mark.parametrize(
+    ("addition", "sample"),
+    [
+        (
+            "create function pgflow._archive_messages(text[], bigint[]) returns void "
+            "language sql as 'select'",
+            "function pgflow._archive_messages(text[], bigint[]) is in the way",
+        ),
+        (
+            "create index step_tasks_queue_message_key on pgflow.step_tasks (message_id)",
+            "relation pgflow.step_tasks_queue_message_key is in the way",
+        ),
+        (
+            "alter table pgflow.steps add constraint queue_name_is_canonical check (step_slug <> '')",
+            "constraint queue_name_is_canonical on pgflow.steps is in the way",
+        ),
+        (
+            'create table public."My log" (task pgflow.step_tasks)',
+            'column public."My log".task of type pgflow.step_tasks is in the way',
+        ),
+        (
+            "create materialized view public.kept as select array_agg(s) as steps from pgflow.steps s",
+            "column public.kept.steps of type pgflow.steps is in the way",
+        ),
+    ],
+)
+def test_what_the_upgrade_would_stumble_over_is_named(
+    addition: str, sample: str, database: Database, audited: Audited
+) -> None:
+    database.execute(addition.encode())
+    assert audited(database) == unexpected(sample)
+    (blocking,) = run_audit(database).blocking
+    assert blocking.hint == (
+        "The upgrade makes these itself, or rewrites the table. Rename or drop them; "
+        "nothing else was inspected."
+    )
+
+
 def test_what_users_added_does_not_matter(database: Database, audited: Audited) -> None:
     database.execute(
         "alter table pgflow.runs add column tenant text; create table pgflow.mine (id integer);"

@@ -66,10 +66,62 @@ def test_tasks_without_a_run_count_as_a_mismatch(mapped: Database, audited: Audi
     assert audited(mapped) == [("error", "task-flow-mismatch", "Orders", None, None, 5000, first_twenty())]
 
 
+def test_tasks_and_steps_of_flows_that_do_not_exist(mapped: Database, audited: Audited) -> None:
+    """A restore without triggers checks no foreign key."""
+    mapped.execute(
+        "set session_replication_role = replica; delete from pgflow.flows where flow_slug = 'Orders';"
+        "insert into pgflow.steps (flow_slug, step_slug) values (repeat('x', 48), 'a');"
+        "reset session_replication_role"
+    )
+    assert audited(mapped) == [
+        ("error", "queue-name-invalid", "x" * 48, None, "x" * 48, 1, ()),
+        ("error", "task-flow-mismatch", "Orders", None, None, 5000, first_twenty()),
+    ]
+
+
 def test_message_ids_that_several_tasks_have(mapped: Database, audited: Audited) -> None:
     mapped.execute("update pgflow.step_tasks set message_id = 9007199254740993 + task_index / 2")
+    mapped.execute("select setval('pgmq.q_orders_msg_id_seq', max(message_id)) from pgflow.step_tasks")
     samples = tuple(f"orders/{9007199254740993 + number}" for number in range(20))
     assert audited(mapped) == [("error", "duplicate-queue-message", "Orders", None, "orders", 2500, samples)]
+
+
+@pytest.mark.parametrize(
+    ("counter", "sample"),
+    [
+        ("select nextval('pgmq.q_orders_msg_id_seq')", None),
+        ("select setval('pgmq.q_orders_msg_id_seq', 5000)", None),
+        ("select setval('pgmq.q_orders_msg_id_seq', 5001, false)", None),
+        (
+            "select setval('pgmq.q_orders_msg_id_seq', 5000, false)",
+            "next msg_id 5000, highest message_id 5000",
+        ),
+        ("select setval('pgmq.q_orders_msg_id_seq', 4999)", "next msg_id 5000, highest message_id 5000"),
+        ("alter sequence pgmq.q_orders_msg_id_seq restart", "next msg_id 1, highest message_id 5000"),
+        (
+            "drop table pgmq.q_orders, pgmq.a_orders; select pgmq.create('Orders')",
+            "next msg_id 1, highest message_id 5000",
+        ),
+    ],
+)
+def test_the_next_message_must_get_an_id_that_no_task_has(
+    counter: str, sample: str | None, mapped: Database, audited: Audited
+) -> None:
+    mapped.execute(counter.encode())
+    expected = [("error", "queue-sequence-behind", "Orders", None, "orders", 1, (sample,))] if sample else []
+    assert audited(mapped) == expected
+
+
+def test_the_hint_moves_the_sequence(mapped: Database, audited: Audited) -> None:
+    mapped.execute("alter sequence pgmq.q_orders_msg_id_seq restart")
+    mapped.execute("alter sequence pgmq.q_orders_msg_id_seq rename to \"the 'counter'\"")
+    (found,) = run_audit(mapped).blocking
+    assert found.hint.startswith(
+        "Messages to come would repeat ids of tasks. Move the sequence: select setval("
+    )
+    mapped.execute(found.hint.partition(": ")[2].encode())
+    assert audited(mapped) == []
+    assert mapped.execute("select pgmq.send('orders', '{}'::jsonb) as id").fetchone() == {"id": 5001}
 
 
 def test_the_same_id_in_different_queues_is_fine(mapped: Database, audited: Audited) -> None:
