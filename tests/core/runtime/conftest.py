@@ -26,6 +26,7 @@ Row = dict[str, Any]
 BEFORE_HARDENING = ["core_0_15_0"]
 SINCE_HARDENING = ["core_0_15_1", "core_0_16_0", "queue_identity"]
 RELEASES = BEFORE_HARDENING + SINCE_HARDENING
+OLD_CORES = RELEASES[:-1]
 WORKER = UUID("11111111-1111-1111-1111-111111111111")
 PATIENCE = 20.0
 
@@ -44,6 +45,7 @@ class Core:
         self.connection = connection
         self.release = release
         self.hardened = release not in BEFORE_HARDENING
+        self.routed = release == "queue_identity"
 
     # -- plain SQL -------------------------------------------------------------------------------
 
@@ -370,6 +372,13 @@ def core(request: pytest.FixtureRequest, module_session: Callable[[str], Core]) 
 @pytest.fixture(params=SINCE_HARDENING)
 def hardened(request: pytest.FixtureRequest, module_session: Callable[[str], Core]) -> Iterator[Core]:
     """The same at all but 0.15.0."""
+    with _rolled_back(module_session(request.param)) as session:
+        yield session
+
+
+@pytest.fixture(params=OLD_CORES)
+def old_core(request: pytest.FixtureRequest, module_session: Callable[[str], Core]) -> Iterator[Core]:
+    """The same up to 0.16.0: for what queue identity puts right."""
     with _rolled_back(module_session(request.param)) as session:
         yield session
 

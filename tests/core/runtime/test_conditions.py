@@ -199,6 +199,8 @@ def test_of_several_failing_steps_the_one_with_the_lowest_index_fails(core: Core
     core.flow("strict")
     core.step("strict", "zz", required_input_pattern=UNMET, when_unmet="fail")
     core.step("strict", "aa", required_input_pattern=UNMET, when_unmet="fail")
+    # Neither the order of the slugs nor that of the rows in the table helps.
+    core.execute("update pgflow.steps set opt_timeout = 9 where step_slug = 'zz'")
     run = core.start("strict", {})
     assert core.states(run) == {"zz": "failed", "aa": "created"}
 

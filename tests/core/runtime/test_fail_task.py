@@ -121,14 +121,15 @@ def test_a_retry_queues_the_task_again(core: Core) -> None:
     assert (core.state(run, "first"), core.run(run), core.events(run)) == before[1:]
 
 
-def test_a_retry_clears_the_error_of_the_step(core: Core) -> None:
+def test_a_retry_clears_the_error_of_its_step_and_of_no_other(core: Core) -> None:
     run = single(core)
+    other = core.start("plain", {})
     core.claim(run, "first")
-    core.execute(
-        "update pgflow.step_states set error_message = 'old' where run_id = %s and step_slug = 'first'", run
-    )
+    core.execute("update pgflow.step_states set error_message = 'old'")
     core.fail(run, "first")
     assert core.state(run, "first")["error_message"] is None
+    assert core.state(run, "second")["error_message"] == "old"
+    assert core.state(other, "first")["error_message"] == "old"
 
 
 @pytest.mark.parametrize(("flow_delay", "step_delay"), [(3, None), (3, 7), (3, 0)])

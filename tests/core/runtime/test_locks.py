@@ -55,6 +55,22 @@ def test_a_callback_that_waits_for_the_run_has_not_locked_the_step(
 
 
 @pytest.mark.parametrize("callback", list(CALLBACKS))
+def test_a_callback_of_a_failed_run_waits_for_no_lock(
+    sessions: Sessions, release: str, callback: str
+) -> None:
+    holder, caller = sessions(release, 2)
+    run = claimed(holder)
+    holder.execute("update pgflow.runs set status = 'failed', failed_at = now()")
+    caller.execute("set lock_timeout = '5s'")
+    with holder.transaction():
+        holder.execute(RUN, run)
+        holder.execute(STEP, run)
+        CALLBACKS[callback](caller, run)
+    late = "failed" if callback == "fail_task" and not holder.hardened else "started"
+    assert holder.task(run, "first")["status"] == late
+
+
+@pytest.mark.parametrize("callback", list(CALLBACKS))
 def test_a_callback_that_waits_for_the_step_holds_the_run(
     sessions: Sessions, release: str, callback: str
 ) -> None:

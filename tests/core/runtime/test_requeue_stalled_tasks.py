@@ -64,6 +64,18 @@ def test_the_timeout_is_that_of_the_step_where_it_has_one(
     assert hardened.requeue() == count
 
 
+def test_each_task_is_measured_by_its_own_step(hardened: Core) -> None:
+    hardened.flow("timed", timeout=1000)
+    hardened.step("timed", "quick", timeout=5)
+    hardened.step("timed", "slow", timeout=100)
+    run = hardened.start("timed", {})
+    for slug in ("quick", "slow"):
+        hardened.claim(run, slug)
+        hardened.age(run, slug, 36)
+    assert hardened.requeue() == 1
+    assert hardened.tasks(run) == {"quick/0": "queued", "slow/0": "started"}
+
+
 @pytest.mark.parametrize(
     ("flow_timeout", "step_timeout", "seconds", "count"),
     [(5, 100, 35, 0), (5, 100, 36, 1), (100, 5, 36, 0), (100, 5, 131, 1)],
@@ -182,18 +194,26 @@ def test_a_permanently_stalled_task_is_never_looked_at_again(core: Core) -> None
 
 @pytest.mark.parametrize("count", [1, 200])
 def test_a_call_that_requeues_nothing_leaves_the_messages_of_finally_stalled_tasks_in_the_queue(
-    core: Core, count: int
+    old_core: Core, count: int
 ) -> None:
     """The archiving is written down, but not executed when there is nothing to requeue."""
-    run = stalled_map(core, [3] * count)
-    before = core.everything("mapped")
-    assert core.requeue() == 0
-    assert core.value("select count(*) from pgflow.step_tasks where permanently_stalled_at = now()") == count
-    after = core.everything("mapped")
+    run = stalled_map(old_core, [3] * count)
+    before = old_core.everything("mapped")
+    assert old_core.requeue() == 0
+    stalled = "select count(*) from pgflow.step_tasks where permanently_stalled_at = now()"
+    assert old_core.value(stalled) == count
+    after = old_core.everything("mapped")
     for table in ('"pgmq"."q_mapped"', '"pgmq"."a_mapped"'):
         assert after[table] == before[table]
-    assert core.queued("mapped") == core.messages(run, "each")
-    assert core.read("mapped") == []
+    assert old_core.queued("mapped") == old_core.messages(run, "each")
+    assert old_core.read("mapped") == []
+
+
+def test_queue_identity_archives_them_even_when_nothing_is_requeued(routed: Core) -> None:
+    run = stalled_map(routed, [3, 3])
+    assert routed.requeue() == 0
+    assert routed.queued("mapped") == []
+    assert routed.archived("mapped") == routed.messages(run, "each")
 
 
 def test_a_call_that_requeues_something_archives_them(core: Core) -> None:
