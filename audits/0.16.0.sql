@@ -9,9 +9,9 @@ set local lock_timeout = '5s';
 -- What stands between this database and queue identity, as rows of the cursor pgflow_migrate_findings.
 --
 -- The audit script and the upgrade run this same text: the audit in a read-only snapshot, the upgrade under
--- its locks. It only reads: the catalogue, pgflow's tables, pgmq.meta and the queue tables of flows; it never
--- returns a message's body. It needs USAGE on the schemas pgflow and pgmq and SELECT on those tables; what is
--- lacking becomes a finding, not an error.
+-- its locks. It only reads: the catalogue, pgflow's tables, pgmq.meta, and the queue tables and sequences of
+-- flows; it never returns a message's body. It needs USAGE on the schemas pgflow and pgmq and SELECT on what it
+-- reads; what is lacking becomes a finding, not an error.
 --
 -- Columns: severity    error (blocks the upgrade), warning, info
 --          code        the finding's stable name, described in docs/findings.md
