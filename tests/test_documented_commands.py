@@ -41,6 +41,10 @@ RUNS = {
         says="1 passed",
         with_arguments="WORKERS=0 PYTEST_ARGS='tests/queue_identity/test_result.py -k second_upgrade'",
     ),
+    (
+        "alembic -c \"$(python -c 'from pgflow_migrate import resources; print(resources.alembic_ini())')\""
+        ' -x dsn="$PGFLOW_DSN" current'
+    ): Run(at="queue_identity", says="queue_identity (head)"),
     "make benchmark": Run(
         says="pgflow-migrate upgrade", with_arguments="BENCHMARK_ARGS='--tasks 2000 --flows 5 --messages 500'"
     ),
@@ -90,3 +94,13 @@ def test_documented_command_works(command: str, database_at: Callable[[str], str
     )
     assert done.returncode == run.exit_code, done.stdout + done.stderr
     assert run.says in done.stdout + done.stderr
+
+
+def test_documented_python_works() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    done = subprocess.run(
+        [sys.executable, "-c", block], input="\n", capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "dbname=mine" in done.stdout

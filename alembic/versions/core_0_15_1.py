@@ -10,7 +10,7 @@ depends_on = None
 
 def upgrade() -> None:
     """Allow the statuses, replace the functions, then repair. Skipped steps come first: see the files."""
-    # The fence of queue_identity, taken here already: locks taken piecemeal on the way there would break its order.
+    # The fence of queue_identity, taken here already: locks taken one by one would break its order.
     run_sql("queue_identity", "fence")
     run_sql(revision, "constraints")
     run_folder(revision, "functions")
