@@ -137,6 +137,23 @@ def test_at_0_15_0_a_failure_that_waited_queues_the_task_of_a_failed_run_again(s
     assert (task["status"], task["error_message"]) == ("queued", "too late")
 
 
+@pytest.mark.parametrize("callback", ["complete", "fail"])
+def test_the_status_of_the_run_is_looked_at_again_under_its_lock(
+    sessions: Sessions, hardened_release: str, callback: str
+) -> None:
+    """Whatever failed the run, and although it left the task started: only the message goes."""
+    one, two = sessions(hardened_release, 2)
+    run = neighbours(one)
+    with one.transaction():
+        one.execute("update pgflow.runs set status = 'failed', failed_at = now()")
+        before = one.everything()
+        late = two.in_background(lambda: getattr(two, callback)(run, "beside", "too late"))
+        one.wait_until_blocked(two, late)
+    assert late.result() == [one.task(run, "beside")]
+    assert one.everything() == before
+    assert one.archived("busy") == one.messages(run, "beside")
+
+
 def test_a_completion_that_waited_for_its_step_to_be_skipped_is_a_late_callback(
     sessions: Sessions, hardened_release: str
 ) -> None:

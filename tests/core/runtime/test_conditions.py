@@ -96,6 +96,7 @@ def test_a_dependent_step_is_tested_against_the_outputs_of_its_completed_parents
     core.step("tested", "b", required_input_pattern=UNMET)
     core.step("tested", "end", "a", "b", required_input_pattern=required, forbidden_input_pattern=forbidden)
     core.step("tested", "stranger")
+    core.step("tested", "below_stranger", "stranger")
     core.do(core.start("tested", {}), "a", {"other_run": True})
     run = core.start("tested", {"from_input": 1})
     core.do(run, "stranger", {})
