@@ -42,6 +42,7 @@ declare
   batch_findings jsonb;
   differences text[];
   unreadable text[];
+  already_upgraded boolean;
   pgflow_there boolean;
   pgmq_there boolean;
   release text;
@@ -208,15 +209,34 @@ begin
 
   if not exists (select from pg_namespace where nspname = 'pgflow') then
     differences := array['schema pgflow is missing'];
-  elsif 'pgflow.steps has column queue_name already' = any (differences) then
-    -- After the upgrade its own objects are in nobody's way.
-    differences := array(
-      select d.what from unnest(differences) as d (what) where d.what not like '% is in the way'
-    );
+    release := 'not installed';
   end if;
+
+  -- After the upgrade all of its own objects are there, and nothing is missing.
+  already_upgraded := differences @> array[
+      'pgflow.steps has column queue_name already',
+      'pgflow.step_tasks has column queue_name already',
+      'constraint queue_name_is_canonical on pgflow.steps is in the way',
+      'constraint queue_name_is_canonical on pgflow.step_tasks is in the way',
+      'relation pgflow.flows_slug_case_insensitive_key is in the way',
+      'relation pgflow.steps_slug_case_insensitive_key is in the way',
+      'relation pgflow.step_tasks_queue_message_key is in the way'
+    ]
+    and not exists (
+      select from unnest(differences) as d (what) where d.what ~ ' is missing$| lacks column '
+    );
   pgflow_there := cardinality(differences) = 0;
 
-  if not pgflow_there then
+  if already_upgraded then
+    release := 'queue_identity';
+    findings := findings || jsonb_build_object(
+      'code', 'already-upgraded',
+      'count', 1,
+      'samples', jsonb_build_array('queue_identity'),
+      'hint', 'Queue identity is here already: there is nothing to upgrade, and nothing else was inspected.'
+    );
+  elsif not pgflow_there then
+    release := case release when 'not installed' then release else 'unknown' end;
     findings := findings || jsonb_build_object(
       'code', 'release-unexpected',
       'count', cardinality(differences),
@@ -224,8 +244,9 @@ begin
       'hint', case
         when 'schema pgflow is missing' = any (differences)
           then 'There is no pgflow in this database: check the connection string.'
-        when 'pgflow.steps has column queue_name already' = any (differences)
-          then 'Queue identity is here already: there is nothing to upgrade.'
+        when exists (select from unnest(differences) as d (what) where d.what like '% queue_name already')
+          then 'Part of queue identity is here, part is not: pgflow-migrate status names what differs. '
+            'Nothing else was inspected.'
         when not exists (select from unnest(differences) as d (what) where d.what not like '% is in the way')
           then 'The upgrade makes these itself, or rewrites the table. Rename or drop them; nothing else was '
             'inspected.'
@@ -258,7 +279,7 @@ begin
     where n.nspname = 'pgmq' and p.proname = 'acquire_queue_lock'
   );
 
-  if not pgmq_there then
+  if not pgmq_there and not already_upgraded then
     findings := findings || jsonb_build_object(
       'code', 'pgmq-absent',
       'count', 1,
@@ -267,6 +288,9 @@ begin
         'Install it: create extension pgmq; and restore the queues.'
     );
   end if;
+
+  -- Nothing of an upgraded database is looked at.
+  pgmq_there := pgmq_there and not already_upgraded;
 
   -- Privileges ----------------------------------------------------------------------------------------------
 
@@ -1050,7 +1074,8 @@ begin
       case when h.stock then 'prune-helper-stock' else 'prune-helper-customised' end as code,
       1 as count, array[h.signature] as samples,
       case
-        when h.stock then 'Replace it, once upgraded, with the definition that prunes by queue name.'
+        when h.stock then 'It keeps working while every flow uses its default queue. Replace it before a '
+          'flow uses another.'
         else 'It is not the documented definition. Adapt it to queue names by hand; the upgrade leaves it '
           'alone.'
       end as hint
@@ -1094,6 +1119,7 @@ begin
         ('queue-extension-membership', 'warning'),
         ('prune-helper-stock', 'warning'),
         ('prune-helper-customised', 'warning'),
+        ('already-upgraded', 'info'),
         ('prune-helper-absent', 'info'),
         ('backfill-steps', 'info'),
         ('backfill-tasks', 'info'),
@@ -1110,17 +1136,34 @@ begin
         'info', 'point-in-time', null, null, null, cardinality(t.facts), t.facts,
         'A point-in-time report, not an authorisation: the upgrade checks all of this again under its locks.'
       from (
-        select array[
-          format('%s errors, %s warnings',
-            count(*) filter (where k.severity = 'error'), count(*) filter (where k.severity = 'warning')),
+        -- What was not read is left out: it is not zero.
+        select array_remove(array[
+          counted[1] || ', ' || counted[2],
           format('taken at %s', to_char(now() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')),
-          format('pgflow %s, PostgreSQL %s', case when pgflow_there then release else 'unknown' end,
-            split_part(current_setting('server_version'), ' ', 1)),
-          format('%s flows, %s steps, %s tasks', flow_count, step_count, task_count),
-          format('%s messages in %s queues', message_count, coalesce(cardinality(readable_queues), 0))
-        ] as facts
-        from jsonb_to_recordset(findings) as f (code text)
-        join kind k on k.code = f.code
+          format('pgflow %s, PostgreSQL %s', release, split_part(current_setting('server_version'), ' ', 1)),
+          case when definitions_readable then concat_ws(', ',
+            counted[3], counted[4], case when runtime_readable then counted[5] end) end,
+          case when runtime_readable and pgmq_there then counted[6] || ' in ' || counted[7] end
+        ], null) as facts
+        from (
+          select array_agg(
+            format('%s %s%s', n.number, n.thing, case when n.number = 1 then '' else 's' end) order by n.place
+          ) as counted
+          from (
+            select 1 as place, 'error' as thing, count(*) filter (where k.severity = 'error') as number
+            from jsonb_to_recordset(findings) as f (code text)
+            join kind k on k.code = f.code
+            union all
+            select 2, 'warning', count(*) filter (where k.severity = 'warning')
+            from jsonb_to_recordset(findings) as f (code text)
+            join kind k on k.code = f.code
+            union all
+            values
+              (3, 'flow', flow_count), (4, 'step', step_count), (5, 'task', task_count),
+              (6, 'message', message_count),
+              (7, 'queue', coalesce(cardinality(readable_queues), 0))
+          ) n
+        ) c
       ) t
     )
     select f.severity, f.code, f.flow_slug, f.step_slug, f.queue_name, f.count, f.samples, f.hint

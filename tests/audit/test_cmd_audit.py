@@ -128,4 +128,4 @@ def test_a_report_of_thousands_of_flows_stays_readable(run: Run, database: Datab
     assert result.exit_code == 3
     lines = result.stdout.splitlines()
     assert sum(line.startswith("  flow f") for line in lines) == 3000 + 10
-    assert "  and 2990 more like these, together 2990" in lines
+    assert "  and 2,990 more like these, together 2,990" in lines

@@ -163,4 +163,4 @@ def test_bodies_are_never_shown(running: Database) -> None:
 
 def test_messages_are_counted_in_the_last_row(running: Database) -> None:
     last: Finding = run_audit(running).findings[-1]
-    assert last.samples[3:] == ("2 flows, 1 steps, 1 tasks", "1 messages in 2 queues")
+    assert last.samples[3:] == ("2 flows, 1 step, 1 task", "1 message in 2 queues")

@@ -8,6 +8,8 @@ from typing import Any
 import psycopg
 import pytest
 
+from pgflow_migrate import resources
+from pgflow_migrate.audit import render, script
 from pgflow_migrate.audit.run import run_audit
 
 Database = psycopg.Connection[dict[str, Any]]
@@ -44,6 +46,11 @@ def test_a_database_without_pgflow(
 ) -> None:
     database = connect(database_at(""))
     assert audited(database) == unexpected("schema pgflow is missing")
+    report = run_audit(database)
+    assert (report.findings[-1].samples[0], report.findings[-1].samples[2:]) == (
+        "1 error, 0 warnings",
+        (f"pgflow not installed, PostgreSQL {report.server}",),
+    )
 
 
 def test_an_empty_schema_pgflow(
@@ -61,11 +68,76 @@ def test_a_database_that_has_queue_identity_says_so(
     database_at: Callable[[str], str], connect: Callable[[str], Database], audited: Audited
 ) -> None:
     database = connect(database_at("queue_identity"))
-    assert audited(database) == unexpected(
-        "pgflow.step_tasks has column queue_name already", "pgflow.steps has column queue_name already"
+    database.execute("select pgflow.create_flow('orders')")
+    assert audited(database) == []
+    report = run_audit(database)
+    assert report.already_upgraded
+    assert [(f.severity, f.code, f.samples) for f in report.findings[:-1]] == [
+        ("info", "already-upgraded", ("queue_identity",))
+    ]
+    last = report.findings[-1]
+    assert (last.samples[0], last.samples[2:]) == (
+        "0 errors, 0 warnings",
+        (f"pgflow queue_identity, PostgreSQL {report.server}",),
     )
+    document = render.document(report)
+    assert document["status"] == "already-upgraded"
+    assert document["note"].endswith(": there is nothing to upgrade.")
+    assert "Nothing stands" not in document["note"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "drop extension if exists pgmq cascade; drop schema if exists pgmq cascade",
+        "revoke all on schema pgmq from public; set session authorization nobody_special",
+        "create table public.mine (task pgflow.step_tasks)",
+    ],
+)
+def test_nothing_is_in_the_way_of_a_database_that_has_queue_identity(
+    change: str, database_at: Callable[[str], str], connect: Callable[[str], Database], audited: Audited
+) -> None:
+    database = connect(database_at("queue_identity"))
+    database.execute(
+        "do $$ begin create role nobody_special; exception when duplicate_object then null; end $$"
+    )
+    database.execute(change.encode())
+    assert audited(database) == []
+    assert run_audit(database).already_upgraded
+
+
+@pytest.mark.parametrize(
+    ("change", "samples"),
+    [
+        ("drop index pgflow.step_tasks_queue_message_key", 0),
+        ("alter table pgflow.steps drop constraint queue_name_is_canonical", 0),
+        ("drop table pgflow.worker_functions cascade", 1),
+        ("alter table pgflow.step_tasks drop column queue_name", 0),
+    ],
+)
+def test_a_part_of_queue_identity_is_no_upgraded_database(
+    change: str, samples: int, database_at: Callable[[str], str], connect: Callable[[str], Database]
+) -> None:
+    database = connect(database_at("queue_identity"))
+    database.execute(change.encode())
     (blocking,) = run_audit(database).blocking
-    assert blocking.hint == "Queue identity is here already: there is nothing to upgrade."
+    assert blocking.code == "release-unexpected"
+    assert blocking.hint.startswith("Part of queue identity is here, part is not: ")
+    assert sum(sample.endswith(" is missing") for sample in blocking.samples) == samples
+    assert (
+        f"pgflow unknown, PostgreSQL {run_audit(database).server}" in run_audit(database).findings[-1].samples
+    )
+
+
+def test_the_preflight_refuses_to_upgrade_twice(
+    database_at: Callable[[str], str], connect: Callable[[str], Database]
+) -> None:
+    database = connect(database_at("queue_identity"))
+    with database.transaction(force_rollback=True):
+        database.execute(script.findings_block().encode())
+        with pytest.raises(psycopg.Error, match="queue identity is here already") as refused:
+            database.execute((resources.revision_sql("queue_identity") / "preflight_raise.sql").read_bytes())
+    assert refused.value.sqlstate == "PF001"
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from datetime import datetime, timezone
 from html.parser import HTMLParser
 from xml.etree import ElementTree as ET
@@ -104,7 +105,7 @@ def test_the_table_groups_by_code_and_cuts_nothing() -> None:
 def test_the_table_sums_up_many_infos_but_lists_every_error() -> None:
     many = [finding("backfill-tasks", f"flow_{number:02}", count=number) for number in range(1, 15)]
     lines = printed(report(*many)).splitlines()
-    assert lines[1:4] == ["  flow flow_01", "  flow flow_02: 2", "  flow flow_03: 3"]
+    assert lines[1:4] == ["  flow flow_01: 1", "  flow flow_02: 2", "  flow flow_03: 3"]
     assert lines[11:13] == ["  and 4 more like these, together 50", "  Mend it."]
     errors = [finding("queue-absent", f"flow_{number:02}") for number in range(1, 15)]
     assert len(printed(report(*errors)).splitlines()) == 1 + 14 + 1 + 1 + 1
@@ -196,3 +197,44 @@ def test_html_escapes_names_and_needs_nothing_from_elsewhere() -> None:
     ]
     assert {"b", "script", "link", "img"}.isdisjoint(parser.tags)
     assert "http" not in page
+
+
+def test_an_upgraded_database_is_not_said_to_have_nothing_in_the_way() -> None:
+    upgraded = report(finding("already-upgraded", samples=("queue_identity",)), finding("point-in-time"))
+    sentence = (
+        "Database shop had queue identity already at 2026-01-02 03:04:05 UTC: there is nothing to upgrade."
+    )
+    assert printed(upgraded).splitlines()[0] == "info    already-upgraded"
+    assert printed(upgraded).splitlines()[-1] == sentence
+    assert render.document(upgraded)["status"] == "already-upgraded"
+    assert render.github(upgraded).splitlines()[-1] == f"::notice title=pgflow-migrate audit::{sentence}"
+    assert sentence in render.html(upgraded)
+
+
+def test_html_counts_one_as_one() -> None:
+    assert "PostgreSQL 18.1; 3 errors, 1 warning, 1 note." in render.html(BLOCKED)
+    assert "PostgreSQL 18.1; 0 errors, 0 warnings, 2 notes." in render.html(CLEAN)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_on_a_terminal_lines_break_between_words_and_statements_stay_whole(width: int) -> None:
+    ids = ", ".join(str(number) for number in range(1, 8))
+    fits = f"select pgmq.archive('order intake', array[{ids}]::bigint[]);"
+    long = f"select pgmq.archive('orders', array[{', '.join(str(10**9 + n) for n in range(20))}]::bigint[]);"
+    hint = (
+        "No task has these messages. Nobody but pgflow may send into a flow's queue. Archive them: {} {} {}"
+    )
+    text = printed(
+        report(
+            finding("message-without-task", "orders", hint=hint.format(fits, "Or not:", long)),
+            finding("slug-invalid", "a" * 200, samples=("x y",)),
+        ),
+        width=width,
+        terminal=True,
+    )
+    lines = re.sub("\x1b\\[[0-9;]*m", "", text).splitlines()
+    assert sum(fits in line for line in lines) == 1
+    assert max(len(line) for line in lines if "a" * 200 not in line) <= width
+    assert f"flow {'a' * 200}:" in " ".join(" ".join(lines).split())
+    words = hint.format(fits, "Or not:", long).split()
+    assert " ".join(words) in " ".join(" ".join(lines).split())

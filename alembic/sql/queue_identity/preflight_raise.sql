@@ -1,7 +1,9 @@
 -- Refuse the upgrade when preflight_findings.sql, run just before, found anything of severity error.
 --
 -- One exception, SQLSTATE PF001, names everything at once: its detail has a line for each finding, a JSON
--- object with the columns of the report, so that programs need not parse prose.
+-- object with the columns of the report, so that programs need not parse prose. That queue identity is here
+-- already stands in nobody's way, but whoever runs the upgrade all the same is told so, instead of the first
+-- statement that fails.
 do $raise$
 declare
   findings_cursor refcursor := 'pgflow_migrate_findings';
@@ -12,6 +14,12 @@ begin
   loop
     fetch findings_cursor into finding;
     exit when not found;
+    if finding.code = 'already-upgraded' then
+      raise exception using
+        errcode = 'PF001',
+        message = 'queue identity is here already',
+        hint = 'There is nothing to upgrade. Nothing was changed.';
+    end if;
     continue when finding.severity <> 'error';
     blocking := blocking + 1;
     lines := lines || json_build_object(

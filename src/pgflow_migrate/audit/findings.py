@@ -74,6 +74,11 @@ class AuditReport:
         """The findings that block the upgrade."""
         return tuple(finding for finding in self.findings if finding.severity == "error")
 
+    @property
+    def already_upgraded(self) -> bool:
+        """Whether the database has queue identity, so that there is nothing to upgrade."""
+        return any(finding.code == "already-upgraded" for finding in self.findings)
+
     def of(self, severity: Severity) -> tuple[Finding, ...]:
         """The findings of one severity."""
         return tuple(finding for finding in self.findings if finding.severity == severity)

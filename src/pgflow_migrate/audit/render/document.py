@@ -12,7 +12,7 @@ from pgflow_migrate.audit.render import words
 def document(report: AuditReport) -> dict[str, Any]:
     """The report in JSON's own types. Message ids stand in samples, as text: no precision is lost."""
     return {
-        "status": "blocked" if report.blocking else "clean",
+        "status": _status(report),
         "database": report.database,
         "server": report.server,
         "taken_at": report.taken_at.isoformat(),
@@ -22,3 +22,9 @@ def document(report: AuditReport) -> dict[str, Any]:
             {**dataclasses.asdict(finding), "samples": list(finding.samples)} for finding in report.findings
         ],
     }
+
+
+def _status(report: AuditReport) -> str:
+    if report.already_upgraded:
+        return "already-upgraded"
+    return "blocked" if report.blocking else "clean"

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from pgflow_migrate import layout
 from pgflow_migrate.audit.findings import AuditReport, Finding
 from pgflow_migrate.audit.render import words
 
@@ -19,19 +20,19 @@ _INFOS_SHOWN = 10
 def table(report: AuditReport, console: Console) -> None:
     """Print a report: its findings and, in a sentence, what they come to."""
     findings_table(report.findings, console)
-    console.print(words.verdict(report), markup=False, soft_wrap=True)
+    layout.show(console, words.verdict(report))
 
 
 def findings_table(findings: Sequence[Finding], console: Console) -> None:
     """Print findings by code, those with the same hint under one heading.
 
-    Lines are not cut to the terminal's width: hints have statements to copy.
+    On a terminal lines are wrapped between words; in a pipe or a file they are left whole, for grep.
     """
     from rich.text import Text
 
     def line(text: str) -> None:
         if text:
-            console.print(Text(f"  {text}"), soft_wrap=True)
+            layout.show(console, text, indent="  ")
 
     for (severity, code, hint), group in itertools.groupby(
         findings, key=lambda finding: (finding.severity, finding.code, finding.hint)
@@ -43,6 +44,6 @@ def findings_table(findings: Sequence[Finding], console: Console) -> None:
         for finding in shown:
             line(words.found(finding))
         if rest := members[len(shown) :]:
-            line(f"and {len(rest)} more like these, together {sum(finding.count for finding in rest)}")
+            line(f"and {len(rest):,} more like these, together {sum(finding.count for finding in rest):,}")
         line(words.printable(hint))
         console.print()

@@ -22,5 +22,5 @@ def html(report: AuditReport) -> str:
     environment.filters["printable"] = words.printable
     page = environment.get_template("report.html.j2")
     return page.render(
-        report=report, counts=words.counts(report.findings), verdict=words.verdict(report), codes=CODES
+        report=report, totals=words.totals(report.findings), verdict=words.verdict(report), codes=CODES
     )

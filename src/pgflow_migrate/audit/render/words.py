@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from pgflow_migrate.audit.findings import AuditReport, Finding, Severity
+from pgflow_migrate.layout import plural
 
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 
@@ -36,7 +37,9 @@ def samples(finding: Finding) -> str:
 
 def found(finding: Finding) -> str:
     """Subject, count and samples in a line, each where it says something."""
-    counted = str(finding.count) if finding.count > max(1, len(finding.samples)) else ""
+    # Samples that are all there count themselves; an error without any is about its one subject.
+    alone = finding.count == 1 and finding.severity != "info"
+    counted = str(finding.count) if finding.count > len(finding.samples) and not alone else ""
     return ": ".join(part for part in (subject(finding), counted, samples(finding)) if part)
 
 
@@ -50,12 +53,21 @@ def counts(findings: Sequence[Finding]) -> dict[Severity, int]:
     return {severity: sum(finding.severity == severity for finding in findings) for severity in SEVERITIES}
 
 
+def totals(findings: Sequence[Finding]) -> str:
+    """The counts as text: ``1 error, 2 warnings, 0 notes``."""
+    by_severity = counts(findings)
+    names = {"error": "error", "warning": "warning", "info": "note"}
+    return ", ".join(plural(by_severity[severity], names[severity]) for severity in SEVERITIES)
+
+
 def verdict(report: AuditReport) -> str:
     """The report in a sentence; a clean one, too, says that it is of one point in time."""
+    database, at = printable(report.database), f"{report.taken_at:%Y-%m-%d %H:%M:%S %Z}"
+    if report.already_upgraded:
+        return f"Database {database} had queue identity already at {at}: there is nothing to upgrade."
     blocking = len(report.blocking)
-    stand = {0: "Nothing stands", 1: "1 finding stands"}.get(blocking, f"{blocking} findings stand")
+    stand = "Nothing stands" if not blocking else plural(blocking, "finding stands", "findings stand")
     return (
-        f"{stand} in the way of the upgrade of database {printable(report.database)} at "
-        f"{report.taken_at:%Y-%m-%d %H:%M:%S %Z}. This is a point-in-time report, not an authorisation: "
-        "the upgrade checks again under its locks."
+        f"{stand} in the way of the upgrade of database {database} at {at}. This is a point-in-time report, "
+        "not an authorisation: the upgrade checks again under its locks."
     )

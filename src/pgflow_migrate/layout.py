@@ -1,0 +1,79 @@
+"""Text for people: plurals, and lines that break between words and leave SQL whole."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_QUOTED = r"""'(?:[^']|'')*'|"(?:[^"]|"")*\""""
+
+# A statement to copy: after a colon, another statement, or nothing; up to its semicolon.
+_STATEMENT = re.compile(
+    r"(?:(?<=: )|(?<=; )|^)"
+    r"(?:alter|create|delete|drop|grant|insert|select|set|update|with) "
+    rf"""(?:{_QUOTED}|[^;'"])*;"""
+)
+_SQL_WORD = re.compile(rf"""(?:{_QUOTED}|\S)+""")
+
+
+def plural(number: int, one: str, several: str = "") -> str:
+    """``1 flow`` or ``2 flows``; ``several`` where an s does not make it."""
+    return f"{number:,} {one if number == 1 else several or one + 's'}"
+
+
+def width_of(console: Console) -> int | None:
+    """The width to wrap at, a terminal's; None in a pipe or a file, where lines are left whole for grep."""
+    return console.width if console.is_terminal else None
+
+
+def lines(text: str, width: int | None, indent: str = "") -> list[str]:
+    """``text`` as lines of at most ``width`` cells, each behind ``indent``.
+
+    A statement that fits on a line of its own is not broken, and no word ever is: one that is too long for a
+    line is left so.
+    """
+    from rich.cells import cell_len
+
+    if width is None:
+        return [indent + text]
+    room = max(width - len(indent), 1)
+    done: list[str] = []
+    line: str | None = None
+    for unit in _units(text, room):
+        if line is None:
+            line = unit
+        elif cell_len(line) + 1 + cell_len(unit) <= room:
+            line += f" {unit}"
+        else:
+            done.append(line)
+            line = unit
+    return [(indent + part).rstrip() for part in [*done, line or ""]]
+
+
+def show(console: Console, text: str, *, style: str = "", indent: str = "") -> None:
+    """Print ``text``, wrapped, without reading markup in it."""
+    for line in lines(text, width_of(console), indent):
+        console.print(line, style=style or None, markup=False, emoji=False, soft_wrap=True)
+
+
+def _units(text: str, room: int) -> Iterator[str]:
+    """What is not broken: statements that fit, else words."""
+    from rich.cells import cell_len
+
+    end = 0
+    for statement in _STATEMENT.finditer(text):
+        yield from _words(text[end : statement.start()])
+        if cell_len(statement[0]) <= room:
+            yield statement[0]
+        else:
+            yield from _SQL_WORD.findall(statement[0])
+        end = statement.end()
+    yield from _words(text[end:])
+
+
+def _words(text: str) -> list[str]:
+    return text.strip(" ").split(" ") if text.strip(" ") else []
