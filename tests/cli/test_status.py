@@ -103,7 +103,7 @@ def test_differences_from_every_release_are_listed(database_at: Callable[[str], 
         "matches no release; the closest is 0.16.0, 1 difference:",
         "column runs.tenant is not part of the release",
     ]
-    assert rows["pending"] == ["nothing"]
+    assert rows["pending"] == ["unknown"]
 
 
 def test_changed_and_unknown_revisions_are_marked(database_at: Callable[[str], str], invoke: Invoke) -> None:
@@ -118,7 +118,19 @@ def test_changed_and_unknown_revisions_are_marked(database_at: Callable[[str], s
     rows = shown(invoke("status", "--dsn", dsn))
     assert rows["ledger"][0].endswith(" CHANGED since")
     assert rows["ledger"][2].endswith(" unknown: recorded by a newer pgflow-migrate")
-    assert rows["pending"] == ["nothing"]
+    assert rows["pending"] == ["unknown"]
+
+
+def test_a_record_that_the_catalogue_contradicts_is_said_plainly(
+    database_at: Callable[[str], str], invoke: Invoke
+) -> None:
+    dsn = database_at("core_0_16_0")
+    execute(dsn, "update pgflow_migrate.alembic_version set version_num = 'queue_identity'")
+    rows = shown(invoke("status", "--dsn", dsn))
+    assert rows["disagree"][0].startswith(
+        "The database records revision queue_identity, but schema pgflow is 0.16.0; from queue_identity "
+    )
+    assert rows["pending"] == ["unknown"]
 
 
 def test_it_changes_nothing(database_at: Callable[[str], str], invoke: Invoke) -> None:

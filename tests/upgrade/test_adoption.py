@@ -13,6 +13,7 @@ from pgflow_migrate.releases.identify import identify, release_of, revision_of
 from pgflow_migrate.upgrade import ledger
 from pgflow_migrate.upgrade.progress import Event, Found
 from pgflow_migrate.upgrade.run import upgrade
+from pgflow_migrate.upgrade.status import read_status
 
 CHAIN = ["core_0_15_0", "core_0_15_1", "core_0_16_0"]
 Unchanged = Callable[[str], AbstractContextManager[None]]
@@ -158,3 +159,61 @@ def test_identifying_needs_no_rights_and_changes_nothing(
             assert identify(connection).release == "0.16.0"
     finally:
         execute(dsn, "drop role identify_nobody")
+
+
+@pytest.mark.parametrize(
+    ("recorded", "change", "message", "detail", "remedy"),
+    [
+        (
+            "queue_identity",
+            "",
+            "The database records revision queue_identity, but schema pgflow is 0.16.0; from queue_identity ",
+            "column step_tasks.queue_name is missing",
+            'If the record is wrong, correct it: alembic -x dsn="…" stamp core_0_16_0',
+        ),
+        (
+            "core_0_15_0",
+            "",
+            "The database records revision core_0_15_0, but schema pgflow is 0.16.0; from core_0_15_0 ",
+            "",
+            'If the record is wrong, correct it: alembic -x dsn="…" stamp core_0_16_0',
+        ),
+        (
+            "core_0_16_0",
+            "alter table pgflow.runs add column tenant text",
+            "The database records revision core_0_16_0, but schema pgflow is of no known release"
+            " (the closest is 0.16.0); from core_0_16_0 1 thing differs.",
+            "column runs.tenant is not part of the release",
+            "Undo these differences, then try again.",
+        ),
+        (
+            "core_0_16_0",
+            "drop schema pgflow cascade",
+            "The database records revision core_0_16_0, but there is no schema pgflow.",
+            "",
+            "Check the connection string; if it is right, drop schema pgflow_migrate and try again.",
+        ),
+    ],
+)
+def test_a_record_that_the_catalogue_contradicts_is_refused_and_shown(
+    database_at: Callable[[str], str],
+    unchanged: Unchanged,
+    recorded: str,
+    change: str,
+    message: str,
+    detail: str,
+    remedy: str,
+) -> None:
+    dsn = database_at("core_0_16_0")
+    execute(dsn, f"update pgflow_migrate.alembic_version set version_num = '{recorded}'")
+    if change:
+        execute(dsn, change)
+    with unchanged(dsn), pytest.raises(PgflowMigrateError) as caught:
+        upgrade(dsn)
+    assert type(caught.value) is PgflowMigrateError
+    assert caught.value.exit_code == EXIT_COULD_NOT_RUN
+    assert caught.value.message.startswith(message)
+    assert not detail or detail in caught.value.details
+    assert caught.value.remedy == remedy
+    status = read_status(dsn)
+    assert (status.disagreement, status.pending) == (caught.value.message, None)

@@ -73,23 +73,74 @@ def test_current_makes_no_schema_where_there_is_none(
     assert (done.returncode, done.stdout) == (0, "")
 
 
-def test_stamp_keeps_the_ledger_in_step_forwards_and_backwards(
-    database_at: Callable[[str], str], alembic: Alembic
+def recorded(dsn: str) -> tuple[list[tuple[object, ...]], list[tuple[object, ...]]]:
+    names = execute(dsn, "select name from pgflow_migrate.schema_migrations order by name")
+    return names, execute(dsn, "table pgflow_migrate.alembic_version")
+
+
+AT_0_16_0 = ([("core_0_15_0",), ("core_0_15_1",), ("core_0_16_0",)], [("core_0_16_0",)])
+
+
+@pytest.mark.parametrize("options", [(), ("--purge",)])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "drop schema pgflow_migrate cascade",
+        "update pgflow_migrate.alembic_version set version_num = 'core_0_15_0'",
+        "delete from pgflow_migrate.schema_migrations where name <> 'core_0_15_0'",
+        "delete from pgflow_migrate.alembic_version",
+    ],
+)
+def test_a_stamp_of_what_is_there_corrects_version_table_and_ledger(
+    database_at: Callable[[str], str], alembic: Alembic, wrong: str, options: tuple[str, ...]
+) -> None:
+    dsn = database_at("core_0_16_0")
+    execute(dsn, wrong)
+    done = alembic(dsn, "stamp", *options, "core_0_16_0")
+    assert done.returncode == 0, done.stderr
+    assert recorded(dsn) == AT_0_16_0
+
+
+@pytest.mark.parametrize("options", [(), ("--purge",)])
+@pytest.mark.parametrize("target", ["head", "core_0_15_0", "base"])
+def test_a_stamp_of_anything_else_is_refused(
+    database_at: Callable[[str], str],
+    alembic: Alembic,
+    unchanged: Unchanged,
+    target: str,
+    options: tuple[str, ...],
+) -> None:
+    dsn = database_at("core_0_16_0")
+    with unchanged(dsn):
+        done = alembic(dsn, "stamp", *options, target)
+    named = "queue_identity" if target == "head" else target
+    assert done.returncode == EXIT_COULD_NOT_RUN
+    assert f"error: The database cannot be stamped {named}: schema pgflow is 0.16.0.\n" in done.stderr
+    assert 'To record what is there: alembic -x dsn="…" stamp core_0_16_0\n' in done.stderr
+
+
+@pytest.mark.parametrize("target", ["base", "head"])
+def test_a_database_without_version_is_stamped_no_better(
+    database_at: Callable[[str], str], alembic: Alembic, unchanged: Unchanged, target: str
 ) -> None:
     dsn = without_ledger(database_at("core_0_16_0"))
+    with unchanged(dsn):
+        assert alembic(dsn, "stamp", target).returncode == EXIT_COULD_NOT_RUN
+    dsn = database_at("")
+    with unchanged(dsn):
+        done = alembic(dsn, "stamp", "head")
+    assert "cannot be stamped queue_identity: there is no schema pgflow." in done.stderr
 
-    def recorded() -> tuple[list[tuple[object, ...]], list[tuple[object, ...]]]:
-        names = execute(dsn, "select name from pgflow_migrate.schema_migrations order by name")
-        return names, execute(dsn, "table pgflow_migrate.alembic_version")
 
-    assert alembic(dsn, "stamp", "core_0_16_0").returncode == 0
-    assert recorded() == ([("core_0_15_0",), ("core_0_15_1",), ("core_0_16_0",)], [("core_0_16_0",)])
-    assert alembic(dsn, "stamp", "core_0_15_0").returncode == 0
-    assert recorded() == ([("core_0_15_0",)], [("core_0_15_0",)])
-    assert alembic(dsn, "stamp", "--purge", "core_0_15_1").returncode == 0
-    assert recorded() == ([("core_0_15_0",), ("core_0_15_1",)], [("core_0_15_1",)])
-    assert alembic(dsn, "stamp", "base").returncode == 0
-    assert recorded() == ([], [])
+def test_an_unknown_catalogue_is_not_stamped(
+    database_at: Callable[[str], str], alembic: Alembic, unchanged: Unchanged
+) -> None:
+    dsn = without_ledger(database_at("core_0_16_0"))
+    execute(dsn, "alter table pgflow.runs add column tenant text")
+    with unchanged(dsn):
+        done = alembic(dsn, "stamp", "core_0_16_0")
+    assert done.returncode == EXIT_COULD_NOT_RUN
+    assert "matches no known release; the closest is 0.16.0, from which 1 thing differs." in done.stderr
 
 
 def test_a_downgrade_is_refused(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pgflow_migrate import layout
 from pgflow_migrate.cli import output
 from pgflow_migrate.cli.options import dsn_option, format_option
 
@@ -35,9 +36,11 @@ def status(dsn: str | None, format_: str) -> None:
         output.print_json(found)
         return
     rows = list(_rows(found))
-    width = max(len(name) for name, _ in rows)
+    column = max(len(name) for name, _ in rows)
     for name, value in rows:
-        click.echo(f"{name:<{width}}  {value}".rstrip())
+        heading = f"{name:<{column}}  "
+        for number, line in enumerate(layout.lines(value, output.width(), " " * len(heading))):
+            click.echo((line if number else heading + line[len(heading) :]).rstrip())
 
 
 def _rows(found: Status) -> Iterator[tuple[str, str]]:
@@ -65,7 +68,9 @@ def _rows(found: Status) -> Iterator[tuple[str, str]]:
         note = " CHANGED since" if entry.name in found.changed else ""
         note = " unknown: recorded by a newer pgflow-migrate" if entry.name in found.unknown else note
         yield "" if number else "ledger", f"{entry.name}  {entry.applied_at:%Y-%m-%d %H:%M:%S %Z}{note}"
-    yield "pending", ", ".join(found.pending) or "nothing"
+    if found.disagreement:
+        yield "disagree", found.disagreement
+    yield "pending", "unknown" if found.pending is None else ", ".join(found.pending) or "nothing"
 
 
 def _release(found: Status) -> str:
@@ -73,7 +78,5 @@ def _release(found: Status) -> str:
         return "not installed"
     if found.release is not None:
         return found.release
-    count = len(found.differences)
-    return (
-        f"matches no release; the closest is {found.closest}, {count} difference{'s' if count > 1 else ''}:"
-    )
+    differences = layout.plural(len(found.differences), "difference")
+    return f"matches no release; the closest is {found.closest}, {differences}:"

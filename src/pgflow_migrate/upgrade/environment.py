@@ -23,7 +23,7 @@ import psycopg
 import sqlalchemy as sa
 from alembic.config import Config
 from alembic.runtime.environment import EnvironmentContext
-from alembic.runtime.migration import MigrationStep, RevisionStep
+from alembic.runtime.migration import MigrationContext, MigrationStep, RevisionStep, StampStep
 
 from pgflow_migrate import database, durations
 from pgflow_migrate.errors import BlockedError, PgflowMigrateError
@@ -73,6 +73,10 @@ def run_offline(context: EnvironmentContext) -> None:
             **_CONFIGURE,
         )
         migration = context.get_context()
+        if _is_stamping(migration):
+            raise PgflowMigrateError(
+                "A stamp has to look at the database, which --sql does not.", "Leave --sql out."
+            )
         with context.begin_transaction():
             write = migration.impl.static_output
             write(session.script(_lock_timeout(context)))
@@ -105,32 +109,64 @@ def _run(context: EnvironmentContext, connection: sa.Connection) -> None:
     ledger.refuse_newer([*versions, *(entry.name for entry in recorded)], recorder.known)
     ledger.refuse_changed(recorded, recorder.checksums)
 
-    steps: list[MigrationStep] = list(migration.opts["fn"](versions, migration))  # planning changes nothing
+    heads = () if migration.purge else versions
+    steps: list[MigrationStep] = list(migration.opts["fn"](heads, migration))  # planning changes nothing
     _refuse_downgrade(steps)
-    if not any(_is_stamp(step) for step in steps):
-        found = _found(versions) if versions else _adopt(context, driver, recorder)
-        on_progress(found)
-        if found.revision is not None and versions != (found.revision,):
-            steps = list(migration.opts["fn"]((found.revision,), migration))
+    identified = identify.identify(driver)
+    if _is_stamping(migration):
+        stamped = [step.to_revisions for step in steps if isinstance(step, StampStep)]
+        target = stamped[-1] if stamped else heads
+        _refuse_false_stamp(target, identified)
+        context.run_migrations()
+        # Alembic does nothing where the version table is right already; the ledger may be wrong all the same.
+        driver.execute(recorder.statements(target).encode())
+        return
+
+    disagreement = identify.disagreement(driver, versions, identified)
+    if disagreement is not None:
+        raise disagreement
+    found = _found(versions) if versions else _adopt(context, driver, recorder, identified)
+    on_progress(found)
+    if found.revision is not None and versions != (found.revision,):
+        steps = list(migration.opts["fn"]((found.revision,), migration))
     recorder.start([step.revision.revision for step in steps if isinstance(step, RevisionStep)])
     context.run_migrations()
 
 
-def _is_stamp(step: MigrationStep) -> bool:
-    return not isinstance(step, RevisionStep)
+def _is_stamping(migration: MigrationContext) -> bool:
+    """Whether the command is ``alembic stamp``: it alone says whether to purge."""
+    return "purge" in migration.opts
+
+
+def _refuse_false_stamp(target: tuple[str, ...], found: identify.Identification) -> None:
+    """Raise unless ``target`` is what the catalogue says: a stamp records what is there, nothing else."""
+    actual = () if found.revision is None else (found.revision,)
+    if target == actual and (actual or found.empty):
+        return
+    if not found.empty and found.revision is None:
+        raise identify.unknown_release(found)
+    is_ = f"schema pgflow is {found.release}" if found.release else "there is no schema pgflow"
+    raise PgflowMigrateError(
+        f"The database cannot be stamped {', '.join(target) or 'base'}: {is_}.",
+        f'To record what is there: alembic -x dsn="…" stamp {found.revision or "base"}',
+    )
 
 
 def _refuse_downgrade(steps: Sequence[MigrationStep]) -> None:
-    if any(step.is_downgrade and not _is_stamp(step) for step in steps):
+    if any(step.is_downgrade and isinstance(step, RevisionStep) for step in steps):
         raise PgflowMigrateError(
             "There is no downgrade: data that only the newer schema can hold would be lost.",
             "Restore the backup that was taken before the upgrade.",
         )
 
 
-def _adopt(context: EnvironmentContext, connection: psycopg.Connection[Any], recorder: Recorder) -> Found:
-    """Identify a database that has no version yet, and give it the version of its release."""
-    found = identify.identify(connection)
+def _adopt(
+    context: EnvironmentContext,
+    connection: psycopg.Connection[Any],
+    recorder: Recorder,
+    found: identify.Identification,
+) -> Found:
+    """Give a database that has no version yet the version of its release."""
     if found.empty:
         if not context.config.attributes.get("from_nothing", True):
             raise PgflowMigrateError(

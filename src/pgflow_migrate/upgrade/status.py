@@ -30,7 +30,8 @@ class Status:
         ledger: the recorded revisions, oldest first.
         changed: recorded revisions whose files are no longer those that were applied.
         unknown: recorded revisions that only a newer pgflow-migrate has.
-        pending: the revisions that an upgrade would apply; empty when it would refuse to.
+        disagreement: how ``revision`` and ``release`` contradict each other; None when they agree.
+        pending: the revisions that an upgrade would apply; None when it would refuse to.
     """
 
     server: ServerInfo
@@ -42,7 +43,8 @@ class Status:
     ledger: tuple[ledger.Entry, ...]
     changed: tuple[str, ...]
     unknown: tuple[str, ...]
-    pending: tuple[str, ...]
+    disagreement: str | None
+    pending: tuple[str, ...] | None
 
 
 def read_status(dsn: str) -> Status:
@@ -75,7 +77,8 @@ def _read(connection: psycopg.Connection[Any]) -> Status:
     changed = ledger.changed([entry for entry in recorded if entry.name in chain], ledger.checksums(chain))
     unknown = tuple(sorted({*versions, *names} - set(chain)))
     at = versions[0] if versions else found.revision
-    refused = bool(changed or unknown) or (at is None and not found.empty)
+    disagreement = identify.disagreement(connection, versions, found)
+    refused = bool(changed or unknown or disagreement) or (at is None and not found.empty)
     return Status(
         server=server,
         release=found.release,
@@ -86,5 +89,6 @@ def _read(connection: psycopg.Connection[Any]) -> Status:
         ledger=recorded,
         changed=changed,
         unknown=unknown,
-        pending=() if refused else tuple(chain[chain.index(at) + 1 if at else 0 :]),
+        disagreement=disagreement.message if disagreement else None,
+        pending=None if refused else tuple(chain[chain.index(at) + 1 if at else 0 :]),
     )
