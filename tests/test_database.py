@@ -213,18 +213,16 @@ def test_ones_own_application_name_and_timeout_win(server: Server) -> None:
         assert connection.info.get_parameters()["connect_timeout"] == "3"
 
 
-def test_the_engines_transactions_are_read_committed_whatever_the_defaults(
+def test_the_engines_transactions_are_read_committed_whatever_the_default(
     database_at: Callable[[str], str],
 ) -> None:
     dsn = database_at("")
     with psycopg.connect(dsn, autocommit=True) as connection:
         name = connection.info.dbname
         connection.execute(f"alter database {name} set default_transaction_isolation = 'serializable'")
-        connection.execute(f"alter database {name} set default_transaction_read_only = on")
     engine = database.engine(dsn)
     with engine.begin() as connection_:
         assert connection_.exec_driver_sql("show transaction_isolation").scalar() == "read committed"
-        assert connection_.exec_driver_sql("show transaction_read_only").scalar() == "off"
     engine.dispose()
 
 

@@ -193,8 +193,27 @@ def test_a_string_from_the_environment_is_named_when_it_cannot_be_read() -> None
     )
 
 
-def test_without_any_it_is_left_to_libpqs_own_variables() -> None:
-    assert resolve_dsn(None, {}) == ""
+@pytest.mark.parametrize("variable", ["PGHOST", "PGHOSTADDR", "PGPORT", "PGDATABASE", "PGUSER", "PGSERVICE"])
+def test_without_any_it_is_left_to_libpqs_own_variables(variable: str) -> None:
+    assert resolve_dsn(None, {variable: "x"}) == ""
+    assert resolve_dsn("postgresql://", {variable: "x"}) == ""
+
+
+@pytest.mark.parametrize("option", [None, "postgresql://", "sslmode=require password=s3cr3t"])
+def test_without_libpqs_variables_either_no_database_is_named(option: str | None) -> None:
+    with pytest.raises(PgflowMigrateError) as caught:
+        resolve_dsn(option, {"PGPASSWORD": "s3cr3t", "PGSSLMODE": "require", "PGHOST": ""})
+    assert caught.value.exit_code == EXIT_COULD_NOT_RUN
+    assert caught.value.message == "No database was named."
+    assert caught.value.remedy == (
+        "Give --dsn (alembic: -x dsn=…), or set PGFLOW_DSN, DATABASE_URL or libpq's PGHOST, PGDATABASE or"
+        " PGSERVICE."
+    )
+
+
+@pytest.mark.parametrize("named", ["host=h", "hostaddr=::1", "port=1", "dbname=d", "user=u", "service=s"])
+def test_a_string_that_names_a_part_is_enough(named: str) -> None:
+    assert resolve_dsn(named, {}) == named
 
 
 def test_an_option_that_is_empty_does_not_fall_back_on_the_environment() -> None:

@@ -51,14 +51,15 @@ def connect(dsn: str, *, autocommit: bool = False, read_only: bool | None = None
 
 
 def engine(dsn: str) -> sa.Engine:
-    """A SQLAlchemy engine whose transactions are READ COMMITTED READ WRITE, whatever the server's defaults.
+    """A SQLAlchemy engine whose transactions are READ COMMITTED, whatever the server's default.
 
     libpq parses the string; SQLAlchemy never sees it. READ COMMITTED because what is read under a lock has to
-    be what was committed while we waited for it.
+    be what was committed while we waited for it. Whether they may write is left to the server's default: who
+    has set default_transaction_read_only has meant it.
     """
 
     def connected() -> Connection:
-        connection = connect(dsn, read_only=False)
+        connection = connect(dsn)
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
         return connection
 

@@ -21,6 +21,10 @@ from pgflow_migrate.errors import PgflowMigrateError
 
 ENVIRONMENT_VARIABLES = ("PGFLOW_DSN", "DATABASE_URL")
 
+# libpq's variables of which any says which database is meant; with none it would take a default of its own.
+NAMING_VARIABLES = ("PGHOST", "PGHOSTADDR", "PGPORT", "PGDATABASE", "PGUSER", "PGSERVICE")
+_NAMING = frozenset({"host", "hostaddr", "port", "dbname", "user", "service"})
+
 _KEYWORDS = frozenset(option.keyword.decode() for option in pq.Conninfo.get_defaults())
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 _HOST = r"(?:\[[0-9A-Za-z:.%]+\]|[^\s@:/?#\[\],=&]*)(?::[0-9]*)?"
@@ -38,8 +42,20 @@ def resolve_dsn(option: str | None, environ: Mapping[str, str]) -> str:
             everything to libpq's own variables (PGHOST, PGSERVICE, …).
 
     Raises:
-        PgflowMigrateError: it cannot be read, or ``--dsn`` was given and empty.
+        PgflowMigrateError: it cannot be read, ``--dsn`` was given and empty, or nothing names a database:
+            neither the string nor one of :data:`NAMING_VARIABLES`.
     """
+    dsn = _choose(option, environ)
+    if not _NAMING & conninfo_to_dict(dsn).keys() and not any(environ.get(name) for name in NAMING_VARIABLES):
+        raise PgflowMigrateError(
+            "No database was named.",
+            "Give --dsn (alembic: -x dsn=…), or set PGFLOW_DSN, DATABASE_URL or libpq's PGHOST, PGDATABASE or"
+            " PGSERVICE.",
+        )
+    return dsn
+
+
+def _choose(option: str | None, environ: Mapping[str, str]) -> str:
     if option is not None:
         if not option.strip():
             # An unset shell variable must not turn into "whatever database the environment names".

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from subprocess import CompletedProcess
 
@@ -12,7 +14,9 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from pgflow_migrate.errors import EXIT_BLOCKED, EXIT_COULD_NOT_RUN, EXIT_FENCE
+from pgflow_migrate import resources
+from pgflow_migrate.dsn import ENVIRONMENT_VARIABLES, NAMING_VARIABLES
+from pgflow_migrate.errors import EXIT_BLOCKED, EXIT_COULD_NOT_RUN, EXIT_FENCE, PgflowMigrateError
 from pgflow_migrate.replay import catalogue
 from pgflow_migrate.upgrade.run import upgrade
 
@@ -205,11 +209,6 @@ def test_without_an_x_argument_the_environment_names_the_database(
     assert done.returncode == EXIT_COULD_NOT_RUN
     assert "The connection string that was given is empty." in done.stderr
 
-    import subprocess
-    import sys
-
-    from pgflow_migrate import resources
-
     command = [sys.executable, "-m", "alembic", "-c", str(resources.alembic_ini()), "current"]
     environment = {**os.environ, "DATABASE_URL": dsn}
     found = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
@@ -253,3 +252,46 @@ def test_the_version_table_is_out_of_the_users_way(database_at: Callable[[str], 
     )
     assert tables == [("pgflow_migrate",), ("pgflow_migrate",)]
     assert conninfo_to_dict(dsn)["dbname"]
+
+
+def test_without_any_name_no_database_is_guessed() -> None:
+    command = [sys.executable, "-m", "alembic", "-c", str(resources.alembic_ini()), "upgrade", "head"]
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in (*NAMING_VARIABLES, *ENVIRONMENT_VARIABLES)
+    }
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == EXIT_COULD_NOT_RUN
+    assert done.stderr.startswith("error: No database was named.\nGive --dsn (alembic: -x dsn=…), or set ")
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("by", ["role", "database", "PGOPTIONS"])
+def test_a_read_only_default_is_not_overridden(
+    database_at: Callable[[str], str],
+    alembic: Alembic,
+    unchanged: Unchanged,
+    monkeypatch: pytest.MonkeyPatch,
+    by: str,
+) -> None:
+    dsn = database_at("core_0_16_0")
+    name = conninfo_to_dict(dsn)["dbname"]
+    if by == "PGOPTIONS":
+        monkeypatch.setenv("PGOPTIONS", "-c default_transaction_read_only=on")
+    else:
+        of = f"role postgres in database {name}" if by == "role" else f"database {name}"
+        execute(dsn, f"alter {of} set default_transaction_read_only = on")
+    with unchanged(dsn):
+        with pytest.raises(PgflowMigrateError) as caught:
+            upgrade(dsn)
+        plain = alembic(dsn, "upgrade", "head")
+    source = {"role": "database user", "PGOPTIONS": "client"}.get(by, by)
+    assert caught.value.exit_code == plain.returncode == EXIT_COULD_NOT_RUN
+    assert caught.value.message == (
+        f"default_transaction_read_only is on here ({source}): this database is not to be changed."
+    )
+    assert f"error: {caught.value.message}\n{caught.value.remedy}\n" in plain.stderr
+    assert "options='-c default_transaction_read_only=off'" in caught.value.remedy
+    allowed = f"{dsn} options='-c default_transaction_read_only=off'"
+    assert upgrade(allowed).revision == "queue_identity"

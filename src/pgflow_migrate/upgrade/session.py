@@ -15,6 +15,12 @@ from pgflow_migrate.upgrade.progress import Listener, Note
 DEFAULT_LOCK_TIMEOUT = timedelta(seconds=5)
 
 _SETTINGS = Path(__file__).with_name("session.sql").read_text(encoding="utf-8")
+_MODES = """
+select pg_catalog.pg_is_in_recovery(), pg_catalog.current_setting('transaction_read_only') = 'on',
+  pg_catalog.current_setting('transaction_isolation') = 'read committed',
+  (select s.source from pg_catalog.pg_settings s
+   where s.name = 'default_transaction_read_only' and s.setting = 'on')
+"""
 _LIMITS = """
 select s.name, pg_catalog.current_setting(s.name), s.source from pg_catalog.pg_settings s
 where s.name in ('statement_timeout', 'idle_in_transaction_session_timeout', 'transaction_timeout')
@@ -32,14 +38,23 @@ def prepare(connection: psycopg.Connection[Any], lock_timeout: timedelta, on_pro
         on_progress: told which limits were lifted.
 
     Raises:
-        PgflowMigrateError: the transaction is not READ COMMITTED READ WRITE.
+        PgflowMigrateError: the server is a standby, the default is read-only, or the transaction is not READ
+            COMMITTED READ WRITE.
     """
     cursor = connection.cursor(row_factory=psycopg.rows.tuple_row)
-    modes = (
-        "select pg_catalog.current_setting('transaction_isolation'),"
-        " pg_catalog.current_setting('transaction_read_only')"
-    )
-    if cursor.execute(modes).fetchone() != ("read committed", "off"):
+    standby, read_only, read_committed, default = cursor.execute(_MODES).fetchall()[0]
+    if standby:
+        raise PgflowMigrateError(
+            "The server is a hot standby, which only the primary can change.",
+            "To upgrade, connect to the primary.",
+        )
+    if read_only and default is not None:
+        raise PgflowMigrateError(
+            f"default_transaction_read_only is on here ({default}): this database is not to be changed.",
+            "If it may be, turn that off, or add options='-c default_transaction_read_only=off' to the connection"
+            " string.",
+        )
+    if read_only or not read_committed:
         raise PgflowMigrateError(
             "The connection's transaction is not READ COMMITTED READ WRITE.",
             "Begin it so: what was committed while the upgrade waited for a lock must be seen.",
@@ -51,7 +66,7 @@ def prepare(connection: psycopg.Connection[Any], lock_timeout: timedelta, on_pro
 
 def script(lock_timeout: timedelta) -> str:
     """The same as SQL, to stand right after BEGIN."""
-    modes = "set transaction isolation level read committed, read write;"
+    modes = "set transaction isolation level read committed;"
     return f"{modes}\n\n{_settings(lock_timeout).as_string(None)}"
 
 
