@@ -36,10 +36,10 @@ def lines(text: str, width: int | None, indent: str = "") -> list[str]:
     A statement that fits on a line of its own is not broken, and no word ever is: one that is too long for a
     line is left so.
     """
-    from rich.cells import cell_len
-
     if width is None:
         return [indent + text]
+    from rich.cells import cell_len  # here, so that what is not wrapped need not wait for the import
+
     room = max(width - len(indent), 1)
     done: list[str] = []
     line: str | None = None

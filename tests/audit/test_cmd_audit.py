@@ -129,3 +129,50 @@ def test_a_report_of_thousands_of_flows_stays_readable(run: Run, database: Datab
     lines = result.stdout.splitlines()
     assert sum(line.startswith("  flow f") for line in lines) == 3000 + 10
     assert "  and 2,990 more like these, together 2,990" in lines
+
+
+@pytest.mark.parametrize("form", ["json", "junit", "github", "table"])
+def test_sql_with_a_format_is_a_usage_error(form: str) -> None:
+    result = CliRunner().invoke(main, ["audit", "--sql", "--format", form])
+    assert result.exit_code == 2
+    assert "--sql prints a script, which has no --format: give one of the two." in result.stderr
+    assert result.stdout == ""
+
+
+def test_an_audit_that_cannot_run_is_valid_junit() -> None:
+    result = CliRunner().invoke(main, ["audit", "--dsn", "host=127.0.0.1 port=1 user=x", "--format", "junit"])
+    assert result.exit_code == 1
+    suite = ET.fromstring(result.stdout).find("testsuite")  # noqa: S314 - our own text
+    assert suite is not None
+    assert suite.attrib == {
+        "name": "pgflow-migrate audit",
+        "tests": "1",
+        "failures": "0",
+        "errors": "1",
+        "skipped": "0",
+    }
+    (case,) = suite.findall("testcase")
+    (told,) = case
+    assert told.tag == "error"
+    assert told.get("message") == "No server listens at 127.0.0.1:1."
+    assert told.text == ("No server listens at 127.0.0.1:1.\nCheck host and port, and that the server runs.")
+
+
+def test_an_audit_that_cannot_run_is_one_annotation() -> None:
+    result = CliRunner().invoke(
+        main, ["audit", "--dsn", "host=127.0.0.1 port=1 user=x", "--format", "github"]
+    )
+    assert result.exit_code == 1
+    assert result.stdout == (
+        "::error title=pgflow-migrate audit::No server listens at 127.0.0.1:1. "
+        "Check host and port, and that the server runs.\n"
+    )
+
+
+def test_an_upgraded_database_exits_0_and_says_so(
+    database_at: Callable[[str], str],
+) -> None:
+    result = CliRunner().invoke(main, ["audit", "--dsn", database_at("queue_identity")])
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[0] == "info    already-upgraded"
+    assert result.stdout.splitlines()[-1].endswith(": there is nothing to upgrade.")

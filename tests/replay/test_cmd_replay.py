@@ -8,7 +8,9 @@ from pathlib import Path
 from xml.etree import ElementTree as Xml
 
 import pytest
+from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
+from psycopg import conninfo
 
 from pgflow_migrate import resources
 from pgflow_migrate.cli import main
@@ -34,7 +36,9 @@ def test_all_as_expected_exits_0(server: Server, fixtures: Path) -> None:
     result = run(server, "--fixtures", str(fixtures), "--scenario", "right")
     assert result.exit_code == 0
     assert "0.16.0   right     as expected" in result.stdout
+    assert result.stdout.splitlines()[-1].startswith("1 scenario on ")
     assert "1 as expected." in result.stdout
+    assert result.stderr.startswith("1 scenario on ")
     assert "[1/1] 0.16.0/right: as expected" in result.stderr
 
 
@@ -65,22 +69,63 @@ def test_a_scenario_that_could_not_run_exits_1(server: Server, fixtures: Path) -
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--scenario", "nope"], "No scenario is called 'nope'."),
-        (["--release", "0.1.0"], "There are no scenarios for release 0.1.0."),
-        (["--baseline-sql", "."], "holds no migration 20260907082520_pgflow_*.sql"),
+        (
+            ["--scenario", "nope"],
+            "error: No scenario is called 'nope'.\nKnown scenarios: right, wrong.\n",
+        ),
+        (
+            ["--release", "9.9.9"],
+            "error: There are no scenarios for release 9.9.9.\nKnown releases: 0.16.0.\n",
+        ),
     ],
 )
-def test_what_cannot_be_run_exits_1_with_a_sentence(
-    server: Server, fixtures: Path, arguments: list[str], message: str
+def test_an_unknown_scenario_or_release_is_a_usage_error_with_the_known_ones(
+    fixtures: Path, arguments: list[str], message: str
 ) -> None:
-    result = run(server, "--fixtures", str(fixtures), *arguments)
+    result = CliRunner().invoke(main, ["replay", "--fixtures", str(fixtures), *arguments])
+    assert result.exit_code == 2
+    assert result.stderr == message
+
+
+def test_a_baseline_that_does_not_reach_the_release_exits_1(server: Server, fixtures: Path) -> None:
+    result = run(server, "--fixtures", str(fixtures), "--baseline-sql", ".")
     assert result.exit_code == 1
-    assert message in result.stderr
+    assert "holds no migration 20260907082520_pgflow_*.sql" in result.stderr
     assert "Traceback" not in result.output
 
 
-def test_an_unreachable_server_exits_1(fixtures: Path) -> None:
-    arguments = ["--server", "postgresql://nobody@127.0.0.1:1/postgres", "--fixtures", str(fixtures)]
-    result = CliRunner().invoke(main, ["replay", *arguments])
+def test_a_server_that_cannot_be_used_is_told_as_by_the_audit(server: Server, fixtures: Path) -> None:
+    missing = conninfo.make_conninfo(server.admin_dsn, dbname="missing")
+    for dsn in ("host=127.0.0.1 port=1 user=nobody", missing):
+        replay = CliRunner().invoke(main, ["replay", "--server", dsn, "--fixtures", str(fixtures)])
+        audit = CliRunner().invoke(main, ["audit", "--dsn", dsn])
+        assert (replay.exit_code, audit.exit_code) == (1, 1)
+        assert replay.stderr == audit.stderr
+    assert replay.stderr.startswith('error: There is no database "missing" at socket ')
+
+
+def test_a_replay_that_cannot_run_is_valid_junit(fixtures: Path) -> None:
+    arguments = ["--server", "host=127.0.0.1 port=1 user=nobody", "--fixtures", str(fixtures)]
+    result = CliRunner().invoke(main, ["replay", *arguments, "--format", "junit"])
     assert result.exit_code == 1
-    assert "Traceback" not in result.output
+    suite = Xml.fromstring(result.stdout.encode()).find("testsuite")  # noqa: S314 - our own document
+    assert suite is not None
+    assert (suite.get("name"), suite.get("tests"), suite.get("errors")) == ("pgflow-migrate replay", "1", "1")
+    (case,) = suite.findall("testcase")
+    (told,) = case
+    assert (told.tag, told.get("message")) == ("error", "No server listens at 127.0.0.1:1.")
+
+
+@pytest.mark.parametrize(
+    ("words", "completions"),
+    [
+        ("replay --server emb", ["embedded:16", "embedded:17", "embedded:18"]),
+        ("replay --release 0.15", ["0.15.0", "0.15.1"]),
+        ("replay --release 0.15.0 --scenario ", ["hardening", "running"]),
+        ("replay --scenario prune", ["prune_helper_customised", "prune_helper_stock"]),
+    ],
+)
+def test_the_shell_completes_servers_releases_and_scenarios(words: str, completions: list[str]) -> None:
+    *before, incomplete = words.split(" ")
+    completer = ShellComplete(main, {}, "pgflow-migrate", "_PGFLOW_MIGRATE_COMPLETE")
+    assert [item.value for item in completer.get_completions(before, incomplete)] == completions

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -58,6 +59,9 @@ def test_the_story_goes_from_findings_to_work_that_goes_on(database_at: Callable
         story.Busy("orderIntake", 30, 135, 60),
         story.Busy("thumbnails", 1, 400, 300),
     )
+    assert "Schema pgflow is exactly that of release queue_identity" in [
+        v.promise for v in told.verifications
+    ]
     assert told.refused
     assert {finding.code for finding in audience.refusal.findings} == {
         "message-without-task",
@@ -83,6 +87,20 @@ def test_a_broken_promise_is_told(database_at: Callable[[str], str], monkeypatch
         "Its queue is empty, its messages are archived",
     ]
     assert broken[1].found == "60 messages are left"
+
+
+def test_a_stale_snapshot_is_told(database_at: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> None:
+    dsn = database_at("core_0_16_0")
+    monkeypatch.setattr(story, "release_differences", lambda connection: iter(["column steps.x is missing"]))
+    told = story.demonstrate(dsn, Silent())
+    assert [(v.promise, v.found) for v in told.verifications if not v.kept] == [
+        ("Schema pgflow is exactly that of release queue_identity", "column steps.x is missing")
+    ]
+
+
+def test_the_operators_statements_fit_on_a_terminal() -> None:
+    mend = (Path(story.__file__).parent / "story" / "mend.sql").read_text(encoding="utf-8")
+    assert max(len(f"   {line}") for line in mend.splitlines()) <= 80
 
 
 def test_the_command_shows_the_story_and_exits_0() -> None:

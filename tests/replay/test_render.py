@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from xml.etree import ElementTree as Xml
 
 import pytest
@@ -88,3 +89,15 @@ def test_the_exit_code_tells_a_difference_from_what_could_not_run(
     results: tuple[Result, ...], code: int
 ) -> None:
     assert Report("s", "sql", results).exit_code == code
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_on_a_terminal_what_differs_is_wrapped_between_words(width: int) -> None:
+    detail = "The upgrade changed what it should keep: " + " ".join(f"column_{n:02}" for n in range(40)) + "."
+    report = Report("embedded-18", "sql", (Result("0.16.0", "bad", Outcome.DIFFERS, (detail,), 0.5),))
+    out = io.StringIO()
+    render.table(report, Console(file=out, width=width, force_terminal=True, no_color=True))
+    printed = re.sub("\x1b\\[[0-9;]*m", "", out.getvalue())
+    assert max(map(len, printed.splitlines())) <= width
+    assert detail in " ".join(printed.split())
+    assert "1 scenario on embedded-18" in printed

@@ -8,6 +8,7 @@ import pytest
 
 from pgflow_migrate import database, resources
 from pgflow_migrate.audit.codes import CODES
+from pgflow_migrate.releases import catalogue
 from pgflow_migrate.replay.results import Outcome, Result
 from pgflow_migrate.replay.run import replay, run_scenario
 from pgflow_migrate.replay.scenario import Check, ExpectedFinding, Scenario, Setup, load, load_all
@@ -90,7 +91,7 @@ def test_every_warning_has_a_scenario() -> None:
         ),
         (
             replace(QUIET, checks=(Check("zero", "select 1", sqlstate="22012"),)),
-            "Check 'zero' should fail with 22012 and gave 1 rows.",
+            "Check 'zero' should fail with 22012 and gave 1 row.",
         ),
         (
             replace(QUIET, checks=(Check("run", "select 1", run="select nonsense"),)),
@@ -102,6 +103,19 @@ def test_what_differs_is_told(server: Server, templates: Templates, scenario: Sc
     result = run_scenario(server, templates, scenario)
     assert result.outcome is Outcome.DIFFERS
     assert any(told in detail for detail in result.details), result.details
+
+
+def test_an_upgraded_schema_that_is_not_the_snapshots_is_told(
+    server: Server, templates: Templates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stale = catalogue.snapshot("queue_identity")
+    del stale.objects["index step_tasks.step_tasks_queue_message_key"]
+    monkeypatch.setattr(catalogue, "snapshot", lambda release: stale)
+    result = run_scenario(server, templates, QUIET)
+    assert result.outcome is Outcome.DIFFERS
+    assert any(
+        detail.startswith("The upgraded schema is not queue_identity's: ") for detail in result.details
+    )
 
 
 def test_a_check_may_expect_a_failure(server: Server, templates: Templates) -> None:

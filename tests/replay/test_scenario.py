@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 from pgflow_migrate import resources
-from pgflow_migrate.replay.scenario import Check, ExpectedFinding, ScenarioError, Setup, load, load_all
+from pgflow_migrate.replay.scenario import (
+    Check,
+    ExpectedFinding,
+    ScenarioError,
+    SelectionError,
+    Setup,
+    load,
+    load_all,
+)
 
 GOOD = 'description = "d"\nupgrade = "succeeds"\n'
 
@@ -136,10 +144,19 @@ def test_release_and_pattern_choose(folder: Path) -> None:
 
 def test_an_unknown_release_or_name_is_an_error(folder: Path) -> None:
     root = folder.parents[1]
-    with pytest.raises(ScenarioError, match=r"no scenarios for release 9\.9\. Known releases: 0\.16\.0\."):
+    with pytest.raises(SelectionError) as release:
         load_all(root, "9.9")
-    with pytest.raises(ScenarioError, match="No scenario is called 'nope'"):
+    assert str(release.value) == "There are no scenarios for release 9.9. Known releases: 0.16.0."
+    with pytest.raises(SelectionError) as name:
         load_all(root, None, "nope")
+    assert str(name.value) == "No scenario is called 'nope'. Known scenarios: example."
+    assert (release.value.exit_code, name.value.exit_code) == (2, 2)
+
+
+def test_a_folder_without_any_scenario_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match=f"There are no scenarios in {tmp_path}") as caught:
+        load_all(tmp_path)
+    assert caught.value.exit_code == 1
 
 
 def test_the_scenarios_that_are_shipped_load() -> None:

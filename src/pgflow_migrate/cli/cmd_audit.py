@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING, TextIO
 
 import click
+from click.core import ParameterSource
 
 from pgflow_migrate.cli import output
 from pgflow_migrate.cli.options import dsn_option, format_option
@@ -41,7 +42,10 @@ def audit(ctx: click.Context, dsn: str | None, format_: str, file: TextIO | None
     from pgflow_migrate.audit import script
 
     if sql:
-        click.echo(script.compose(), nl=False, file=file)
+        if ctx.get_parameter_source("format_") is not ParameterSource.DEFAULT:
+            raise click.UsageError("--sql prints a script, which has no --format: give one of the two.")
+        output.echo(script.compose(), nl=False, file=file)
+        _close(file)
         return
 
     from pgflow_migrate.audit.run import run_audit
@@ -49,6 +53,7 @@ def audit(ctx: click.Context, dsn: str | None, format_: str, file: TextIO | None
 
     report = run_audit(resolve_dsn(dsn, os.environ))
     _print(report, format_, file)
+    _close(file)
     ctx.exit(EXIT_BLOCKED if report.blocking else EXIT_OK)
 
 
@@ -56,11 +61,19 @@ def _print(report: AuditReport, format_: str, file: TextIO | None) -> None:
     from pgflow_migrate.audit import render
 
     if format_ == "table":
-        from rich.console import Console
-
-        render.table(report, output.console() if file is None else Console(file=file, highlight=False))
+        render.table(report, output.console(file=file))
     elif format_ == "json":
-        click.echo(json.dumps(render.document(report), indent=2, ensure_ascii=False), file=file)
+        output.echo(json.dumps(render.document(report), indent=2, ensure_ascii=False), file=file)
     else:
         text = {"junit": render.junit, "github": render.github, "html": render.html}[format_](report)
-        click.echo(text, nl=False, file=file)
+        output.echo(text, nl=False, file=file)
+
+
+def _close(file: TextIO | None) -> None:
+    """Here and not at the end of the process, because a file system may tell only now that it is full."""
+    if file is None:
+        return
+    try:
+        file.close()
+    except OSError as error:
+        raise output.OutputError(f"The output could not be written: {error.strerror or error}.") from error

@@ -11,6 +11,7 @@ import click
 from pgflow_migrate.cli import output
 from pgflow_migrate.cli.options import format_option
 from pgflow_migrate.errors import EXIT_BLOCKED, EXIT_OK
+from pgflow_migrate.layout import lines, plural, show, width_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -43,9 +44,8 @@ def demo(ctx: click.Context, format_: str) -> None:
         told = demonstrate(dsn, narrator)
     seconds = time.perf_counter() - started
     kept = sum(verification.kept for verification in told.verifications)
-    narrator.end(
-        f"{kept} of {len(told.verifications)} promises kept, in {seconds:.0f} s. Nothing is left behind."
-    )
+    promises = plural(len(told.verifications), "promise")
+    narrator.end(f"{kept} of {promises} kept, in {seconds:.0f} s. Nothing is left behind.")
     if format_ == "json":
         output.print_json({"kept": told.kept, "seconds": round(seconds, 3), **output.plain(told)})
     ctx.exit(EXIT_OK if told.kept else EXIT_BLOCKED)
@@ -61,14 +61,17 @@ class _Narrator:
         self._functions: set[str] = set()
 
     def say(self, text: str) -> None:
-        self._console.print(text, markup=False, soft_wrap=True)
+        stripped = text.lstrip()
+        show(self._console, stripped, indent=text[: len(text) - len(stripped)])
 
     def end(self, text: str) -> None:
-        self._console.print(f"\n{text}", style="bold", markup=False, soft_wrap=True)
+        self._console.print()
+        show(self._console, text, style="bold")
 
     def chapter(self, title: str) -> None:
         self._chapters += 1
-        self._console.print(f"\n{self._chapters}. {title}", style="bold cyan", markup=False, soft_wrap=True)
+        self._console.print()
+        show(self._console, f"{self._chapters}. {title}", style="bold cyan")
 
     def populated(self, flows: tuple[Busy, ...]) -> None:
         rows = [(flow.flow_slug, str(flow.runs), str(flow.tasks), str(flow.unfinished)) for flow in flows]
@@ -87,10 +90,11 @@ class _Narrator:
 
     def statements(self, text: str) -> None:
         for line in text.rstrip().splitlines():
+            # SQL as it is written: its lines are short, and their indents count.
             self._console.print(f"   {line}", style="dim", markup=False, soft_wrap=True)
 
     def refused(self, error: BlockedError) -> None:
-        self._console.print(f"   refused: {error}", style="yellow", markup=False, soft_wrap=True)
+        show(self._console, f"refused: {error}", style="yellow", indent="   ")
 
     def progress(self, event: Event) -> None:
         from pgflow_migrate.cli import progress
@@ -100,7 +104,7 @@ class _Narrator:
             self._functions.add(event.file)
             return
         if isinstance(event, RevisionApplied):
-            self.say(f"     and {len(self._functions)} functions")
+            self.say(f"     and {plural(len(self._functions), 'function')}")
         self.say(f"   {progress.line(event)}")
 
     def upgraded(self, result: UpgradeResult, routed: tuple[Routed, ...]) -> None:
@@ -116,7 +120,10 @@ class _Narrator:
             Text("   ok      ", style="green") if verification.kept else Text("   BROKEN  ", style="bold red")
         )
         found = f" ({verification.found})" if verification.found else ""
-        self._console.print(mark + Text(verification.promise) + Text(found, style="dim"), soft_wrap=True)
+        told = lines(verification.promise + found, width_of(self._console), " " * len(mark))
+        for number, line in enumerate(told):
+            start = mark if not number else Text(" " * len(mark))
+            self._console.print(start + Text(line[len(mark) :]), soft_wrap=True)
 
     def _table(self, texts: Sequence[str], numbers: Sequence[str], rows: Sequence[tuple[str, ...]]) -> None:
         from rich.padding import Padding

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import traceback
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from pgflow_migrate import layout
 from pgflow_migrate.cli import output
 from pgflow_migrate.errors import BlockedError, FenceError, Interrupted, PgflowMigrateError
 
@@ -17,23 +19,39 @@ if TYPE_CHECKING:
 def show(ctx: click.Context, error: BaseException) -> int:
     """Tell the user about ``error``; returns the exit code to end with."""
     if ctx.params.get("debug"):
-        click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+        output.echo("".join(traceback.format_exception(error)), err=True, nl=False)
     told = error if isinstance(error, PgflowMigrateError) else _unexpected(error)
     findings = told.findings if isinstance(told, BlockedError) else ()
-    if output.chosen_format(ctx) == "json":
-        output.print_json(_document(told, findings))
+    with contextlib.suppress(output.OutputError):  # the error itself is told on stderr
+        _report(ctx, told, findings)
+    width = output.width(stderr=True)
+    first, *more = layout.lines(f"error: {told.message}", width)
+    styled = click.style("error:", fg="red", bold=True)
+    output.echo(styled + first.removeprefix("error:"), err=True)
+    for line in more:
+        output.echo(line, err=True)
+    for detail in told.details:
+        for line in layout.lines(detail, width, "  "):
+            output.echo(line, err=True)
+    if told.remedy:
+        for line in layout.lines(told.remedy, width):
+            output.echo(line, err=True)
+    return told.exit_code
+
+
+def _report(ctx: click.Context, error: PgflowMigrateError, findings: tuple[Finding, ...]) -> None:
+    """Print it on stdout, in the format that was asked for."""
+    chosen = output.chosen_format(ctx)
+    if chosen == "json":
+        output.print_json(_document(error, findings))
+    elif chosen in ("junit", "github"):
+        from pgflow_migrate.cli.failure_reports import REPORTS
+
+        output.echo(REPORTS[chosen](ctx.invoked_subcommand or "", error))
     elif findings:
         from pgflow_migrate.audit import render
 
         render.findings_table(findings, output.console())
-    click.echo(
-        f"{click.style('error:', fg='red', bold=True)} {told.message}", err=True, color=output.colour()
-    )
-    for detail in told.details:
-        click.echo(f"  {detail}", err=True)
-    if told.remedy:
-        click.echo(told.remedy, err=True)
-    return told.exit_code
 
 
 def _unexpected(error: BaseException) -> PgflowMigrateError:

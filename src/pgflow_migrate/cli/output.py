@@ -1,15 +1,24 @@
-"""What commands print: one JSON document or a table on stdout, everything else on stderr."""
+"""What commands print: one JSON document or a table on stdout, everything else on stderr.
+
+All of it goes through here, because an output may be closed or full. On stdout or a file that is an error; on
+stderr it is passed over in silence: progress must not end an upgrade, and there is nobody left to tell.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
 import sys
+from collections.abc import Iterator
 from datetime import date, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
+
+from pgflow_migrate import layout
+from pgflow_migrate.errors import PgflowMigrateError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,9 +37,78 @@ def chosen_format(ctx: click.Context) -> str | None:
     return value
 
 
+class OutputError(PgflowMigrateError):
+    """What should have been printed could not be written."""
+
+
+class _Output:
+    """A stream for click and rich. They never see its failures, which each of them handles its own way."""
+
+    def __init__(self, stream: TextIO | None, *, required: bool) -> None:
+        self._stream = stream  # None: the process was started with it closed
+        self._required = required
+        self.encoding = getattr(stream, "encoding", None) or "utf-8"
+
+    def write(self, text: str) -> int:
+        with self._failures():
+            if self._stream is None:
+                raise OSError("it is closed")
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with self._failures():
+            if self._stream is not None:
+                self._stream.flush()
+
+    def isatty(self) -> bool:
+        return self._stream is not None and self._stream.isatty()
+
+    def fileno(self) -> int:
+        if self._stream is None:
+            raise OSError("it is closed")
+        return self._stream.fileno()
+
+    @contextlib.contextmanager
+    def _failures(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            _discard(self._stream)
+            if self._required:
+                raise OutputError(
+                    f"The output could not be written: {error.strerror or error}.",
+                    "Whatever else the command did is done.",
+                ) from error
+
+
+def _discard(stream: TextIO | None) -> None:
+    """Let what is still buffered go nowhere, because Python would fail on it once more when it ends."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        if stream is not None:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.fileno())
+            os.close(nowhere)
+
+
+def _output(*, stderr: bool = False, file: TextIO | None = None) -> TextIO:
+    stream = file if file is not None else sys.stderr if stderr else sys.stdout
+    output: Any = _Output(stream, required=not stderr)
+    return output  # type: ignore[no-any-return]
+
+
+def echo(text: str, *, err: bool = False, nl: bool = True, file: TextIO | None = None) -> None:
+    """Print a text on stdout, on stderr or into a file.
+
+    Raises:
+        OutputError: stdout or the file is closed or full.
+    """
+    click.echo(text, nl=nl, file=_output(stderr=err, file=file), color=colour() if err else None)
+
+
 def print_json(document: Any) -> None:
     """Print one JSON document on stdout; dataclasses, dates and tuples are fine (see :func:`plain`)."""
-    click.echo(json.dumps(plain(document), indent=2, ensure_ascii=False))
+    echo(json.dumps(plain(document), indent=2, ensure_ascii=False))
 
 
 def plain(value: Any) -> Any:
@@ -48,13 +126,20 @@ def plain(value: Any) -> Any:
     return value
 
 
+def width(*, stderr: bool = False) -> int | None:
+    """The width to wrap lines at; None where nobody watches, see :func:`pgflow_migrate.layout.width_of`."""
+    if not _output(stderr=stderr).isatty():
+        return None
+    return layout.width_of(console(stderr=stderr))
+
+
 def colour() -> bool | None:
     """For click: False when NO_COLOR is set, else None, which means colour on a terminal only."""
     return False if os.environ.get("NO_COLOR") else None
 
 
-def console(*, stderr: bool = False) -> Console:
+def console(*, stderr: bool = False, file: TextIO | None = None) -> Console:
     """A rich console; it has colours on a terminal only, and never with NO_COLOR."""
     from rich.console import Console
 
-    return Console(file=sys.stderr if stderr else sys.stdout, highlight=False, soft_wrap=False)
+    return Console(file=_output(stderr=stderr, file=file), highlight=False, soft_wrap=False)

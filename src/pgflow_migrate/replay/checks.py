@@ -10,18 +10,21 @@ from uuid import UUID
 
 import psycopg
 
+from pgflow_migrate.layout import plural
+from pgflow_migrate.releases import catalogue
+from pgflow_migrate.releases.comparison import compare
 from pgflow_migrate.replay.scenario import Check
 from pgflow_migrate.replay.work import work_off
 
 # Facts that hold in every upgraded database: each query counts the exceptions.
 _IDENTITY = {
-    "steps whose queue is not the canonical name of their flow": (
+    "Steps whose queue is not the canonical name of their flow": (
         "select count(*) from pgflow.steps where queue_name is distinct from lower(flow_slug)"
     ),
-    "tasks whose queue is not the canonical name of their flow": (
+    "Tasks whose queue is not the canonical name of their flow": (
         "select count(*) from pgflow.step_tasks where queue_name is distinct from lower(flow_slug)"
     ),
-    "queue messages with more than one task": (
+    "Queue messages with more than one task": (
         "select count(*) from (select from pgflow.step_tasks where message_id is not null"
         " group by queue_name, message_id having count(*) > 1) several"
     ),
@@ -33,7 +36,13 @@ def identity_differences(connection: psycopg.Connection[Any]) -> Iterator[str]:
     for words, query in _IDENTITY.items():
         ((count,),) = _rows(connection, query)
         if count:
-            yield f"There are {count} {words}."
+            yield f"{words}: {count}."
+
+
+def release_differences(connection: psycopg.Connection[Any]) -> Iterator[str]:
+    """What of schema pgflow is not as in the snapshot of queue identity, one text each; additions are not."""
+    expected = catalogue.snapshot("queue_identity")
+    yield from (str(found) for found in compare(expected, catalogue.read(connection)) if found.matters)
 
 
 def check_differences(connection: psycopg.Connection[Any], check: Check) -> Iterator[str]:
@@ -53,7 +62,7 @@ def check_differences(connection: psycopg.Connection[Any], check: Check) -> Iter
             yield f"Check {check.name!r} failed with {error.sqlstate} {_first_line(error)}"
         return
     if check.sqlstate is not None:
-        yield f"Check {check.name!r} should fail with {check.sqlstate} and gave {len(rows)} rows."
+        yield f"Check {check.name!r} should fail with {check.sqlstate} and gave {plural(len(rows), 'row')}."
     elif rows != [list(row) for row in check.rows]:
         yield f"Check {check.name!r} gave {rows}, not {[list(row) for row in check.rows]}."
 

@@ -13,8 +13,9 @@ from pgflow_migrate import database
 from pgflow_migrate.audit.findings import AuditReport
 from pgflow_migrate.audit.run import run_audit
 from pgflow_migrate.errors import BlockedError
+from pgflow_migrate.layout import plural
 from pgflow_migrate.replay import signature
-from pgflow_migrate.replay.checks import identity_differences
+from pgflow_migrate.replay.checks import identity_differences, release_differences
 from pgflow_migrate.replay.differences import differences, history_differences
 from pgflow_migrate.replay.work import work_off
 from pgflow_migrate.upgrade.progress import Event
@@ -188,15 +189,20 @@ class _Demonstrator:
 
         self._audience.chapter("What was promised, checked by SQL")
         after = signature.take(self._connection)
+        rows = sum(len(table.rows) for table in before.tables.values())
         self._verify(
             "Nothing but queue_name was added to steps and tasks; queues and archives are untouched",
             history_differences(before, after),
-            f"{sum(len(rows.rows) for rows in before.tables.values()):,} rows compared, column by column",
+            f"{plural(rows, 'row')} compared, column by column",
         )
         self._verify(
             "Every step and task carries its canonical queue", tuple(identity_differences(self._connection))
         )
         self._verify_messages()
+        self._verify(
+            "Schema pgflow is exactly that of release queue_identity",
+            tuple(release_differences(self._connection)),
+        )
         again = upgrade(self._dsn)
         self._verify("A second upgrade has nothing to do", () if again.already_current else ("it ran again",))
 
@@ -214,7 +220,7 @@ class _Demonstrator:
             upgrade(self._dsn)
         except BlockedError as error:
             self._audience.refused(error)
-            self._verify("The upgrade refuses", (), f"{len(error.findings)} findings")
+            self._verify("The upgrade refuses", (), plural(len(error.findings), "finding"))
             return True
         self._verify("The upgrade refuses", ("it did not",))
         return False
@@ -223,8 +229,8 @@ class _Demonstrator:
         ((messages, owned),) = self._rows(_MESSAGES)
         self._verify(
             "Every active message is found by (queue_name, message_id)",
-            () if messages == owned else (f"{messages - owned} of {messages} are not",),
-            f"{messages:,} messages",
+            () if messages == owned else (f"{messages - owned} of {plural(messages, 'message')} not found",),
+            plural(messages, "message"),
         )
 
     def _verify_work(self) -> None:
@@ -234,12 +240,12 @@ class _Demonstrator:
         self._verify(
             f"All runs of {FLOW} complete",
             () if set(statuses) == {"completed"} else (f"runs: {statuses}",),
-            f"{tasks} tasks claimed and completed, {statuses.get('completed', 0)} runs",
+            f"{plural(tasks, 'task')} claimed and completed, {plural(statuses.get('completed', 0), 'run')}",
         )
         self._verify(
             "Its queue is empty, its messages are archived",
-            () if not left else (f"{left} messages are left",),
-            f"{archived} archived",
+            () if not left else (plural(left, "message is left", "messages are left"),),
+            f"{archived:,} archived",
         )
 
     def _verify(self, promise: str, contradictions: tuple[str, ...] | list[str], found: str = "") -> None:

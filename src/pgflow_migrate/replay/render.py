@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from pgflow_migrate.layout import plural, show
 from pgflow_migrate.replay.results import Outcome, Report
 
 _STYLES = {
@@ -40,8 +41,10 @@ def table(report: Report, console: Console) -> None:
         if result.details:
             console.print(Text(f"\n{result.id}: {result.outcome.value}", style=_STYLES[result.outcome]))
             for detail in result.details:
-                console.print(Text(f"  {_printable(detail)}"), soft_wrap=True)
-    console.print(Text(f"\n{summary(report)}"), soft_wrap=True)
+                for line in _printable(detail).split("\n"):
+                    show(console, line, indent="  ")
+    console.print()
+    show(console, summary(report))
 
 
 def summary(report: Report) -> str:
@@ -49,7 +52,8 @@ def summary(report: Report) -> str:
     counts = ", ".join(
         f"{report.count(outcome)} {outcome.value}" for outcome in Outcome if report.count(outcome)
     )
-    return f"{len(report.results)} scenarios on {report.server} with PGMQ as {report.pgmq}: {counts}."
+    scenarios = plural(len(report.results), "scenario")
+    return f"{scenarios} on {report.server} with PGMQ as {report.pgmq}: {counts}."
 
 
 def as_json(report: Report) -> str:

@@ -128,6 +128,8 @@ def _succeeds(
     history = history_differences(before, after, scenario.changes)
     yield from (f"The upgrade changed what it should keep: {text}." for text in history)
     yield from checks.identity_differences(connection)
+    release = checks.release_differences(connection)
+    yield from (f"The upgraded schema is not queue_identity's: {text}." for text in release)
     if not upgrade(dsn).already_current:
         yield "A second upgrade did not say that the database is upgraded already."
     again = differences(after, signature.take(connection))

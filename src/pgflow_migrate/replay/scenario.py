@@ -13,7 +13,7 @@ that release) and ``scenario.toml`` (the expectations). Its keys:
     ``pgmq`` (``extension``: only where PGMQ is an extension), ``extension_members`` (queues whose tables
     become members of the extension, as PGMQ 1.5.1 makes them), ``stock_prune_md5s`` (md5 sums of bodies of
     the pruning helper that count as stock), ``secrets`` (texts that no report and no error may contain),
-    ``audit`` (false: no audit exists for this release), ``audit_as`` (role to audit as; the upgrade is run by
+    ``audit`` (false: upgrade without an audit before), ``audit_as`` (role to audit as; the upgrade is run by
     the database's owner all the same).
 ``[[finding]]``
     ``severity``, ``code``, ``flow_slug``, ``step_slug``, ``queue_name``, ``count``. Errors and warnings are
@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pgflow_migrate.errors import PgflowMigrateError
+from pgflow_migrate.errors import EXIT_USAGE, PgflowMigrateError
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -46,6 +46,12 @@ OUTCOMES = ("succeeds", "rejected")
 
 class ScenarioError(PgflowMigrateError):
     """A scenario's files cannot be read or contradict each other."""
+
+
+class SelectionError(PgflowMigrateError):
+    """No scenario is of that release, or has that name."""
+
+    exit_code = EXIT_USAGE
 
 
 @dataclass(frozen=True)
@@ -113,22 +119,29 @@ def load_all(root: Path, release: str | None = None, pattern: str = "*") -> tupl
         pattern: shell pattern of the names wanted.
 
     Raises:
-        ScenarioError: a scenario is unreadable, or none is left.
+        SelectionError: none is of that release, or has such a name.
+        ScenarioError: there are none at all, or one is unreadable.
     """
-    releases = sorted(p.name for p in root.iterdir() if p.is_dir()) if root.is_dir() else []
+    found = folders(root)
+    releases = sorted({folder.parent.name for folder in found})
+    if not found:
+        raise ScenarioError(f"There are no scenarios in {root}.", "Its folders should be releases.")
     if release is not None and release not in releases:
-        known = ", ".join(releases) or "none"
-        raise ScenarioError(f"There are no scenarios for release {release}.", f"Known releases: {known}.")
-    folders = [
-        folder
-        for name in releases
-        if release in (None, name)
-        for folder in sorted((root / name).iterdir())
-        if folder.is_dir() and fnmatch.fnmatchcase(folder.name, pattern)
-    ]
-    if not folders:
-        raise ScenarioError(f"No scenario is called {pattern!r}.", f"Look into {root}.")
-    return tuple(load(folder) for folder in folders)
+        raise SelectionError(
+            f"There are no scenarios for release {release}.", f"Known releases: {', '.join(releases)}."
+        )
+    eligible = [folder for folder in found if release in (None, folder.parent.name)]
+    chosen = [folder for folder in eligible if fnmatch.fnmatchcase(folder.name, pattern)]
+    if not chosen:
+        known = ", ".join(sorted({folder.name for folder in eligible}))
+        raise SelectionError(f"No scenario is called {pattern!r}.", f"Known scenarios: {known}.")
+    return tuple(load(folder) for folder in chosen)
+
+
+def folders(root: Path) -> tuple[Path, ...]:
+    """The folders of all scenarios below ``root``, in order of release and name; none without a root."""
+    releases = sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
+    return tuple(path for release in releases for path in sorted(release.iterdir()) if path.is_dir())
 
 
 def load(folder: Path) -> Scenario:

@@ -7,9 +7,9 @@ import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
+from pgflow_migrate import database
 from pgflow_migrate.errors import PgflowMigrateError
 from pgflow_migrate.servers.server import Server
 
@@ -48,17 +48,12 @@ def reach(admin_dsn: str, label: str = "") -> Iterator[ExternalServer]:
     Raises:
         PgflowMigrateError: it does not answer, is too old, or the role may not create databases.
     """
-    try:
-        with psycopg.connect(admin_dsn, autocommit=True) as connection:
-            version = connection.info.server_version // 10000
-            may_create = connection.execute(
-                "select rolcreatedb or rolsuper from pg_catalog.pg_roles where rolname = current_user"
-            ).fetchone()
-            role = connection.info.user
-    except psycopg.Error as error:
-        raise PgflowMigrateError(
-            f"The server cannot be reached: {' '.join(str(error).split())}", "Check the connection string."
-        ) from error
+    with database.connect(admin_dsn, autocommit=True) as connection:
+        version = connection.info.server_version // 10000
+        may_create = connection.execute(
+            "select rolcreatedb or rolsuper from pg_catalog.pg_roles where rolname = current_user"
+        ).fetchone()
+        role = connection.info.user
     if version < OLDEST_VERSION:
         raise PgflowMigrateError(
             f"The server runs PostgreSQL {version}.", f"PostgreSQL {OLDEST_VERSION} or newer is needed."

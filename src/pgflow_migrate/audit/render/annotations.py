@@ -11,11 +11,16 @@ _COMMANDS = {"error": "error", "warning": "warning", "info": "notice"}
 def github(report: AuditReport) -> str:
     """A line for each finding, and the verdict last."""
     lines = [
-        f"::{_COMMANDS[finding.severity]} title={_property(finding.code)}::{_data(words.sentence(finding))}"
+        annotation(_COMMANDS[finding.severity], finding.code, words.sentence(finding))
         for finding in report.findings
     ]
-    lines.append(f"::notice title=pgflow-migrate audit::{_data(words.verdict(report))}")
+    lines.append(annotation("notice", "pgflow-migrate audit", words.verdict(report)))
     return "\n".join(lines) + "\n"
+
+
+def annotation(command: str, title: str, text: str) -> str:
+    """One workflow command, such as ``error`` or ``notice``, escaped."""
+    return f"::{command} title={_property(title)}::{_data(text)}"
 
 
 def _data(text: str) -> str:
