@@ -207,17 +207,24 @@ def test_an_unknown_target_is_one_sentence(database_at: Callable[[str], str], un
     assert caught.value.message == "Can't locate revision identified by 'nonsense'."
 
 
+# What no preflight can foresee: somebody's event trigger objects.
+NO_INDEXES = """
+  create function public.no_indexes() returns event_trigger language plpgsql as
+    'begin raise exception ''no indexes on Fridays''; end';
+  create event trigger no_indexes on ddl_command_start when tag in ('CREATE INDEX')
+    execute function public.no_indexes();
+"""
+
+
 def test_a_failing_file_is_named_with_its_revision(
     database_at: Callable[[str], str], unchanged: Unchanged
 ) -> None:
     dsn = database_at("core_0_15_0")
-    # The name that the revision gives to an index of its own.
-    execute(dsn, "create index step_tasks_queue_message_key on pgflow.runs (run_id)")
+    execute(dsn, NO_INDEXES)
     with unchanged(dsn), pytest.raises(PgflowMigrateError) as caught:
         upgrade(dsn)
     assert caught.value.message == (
-        "The upgrade failed (queue_identity/message_identity.sql):"
-        ' relation "step_tasks_queue_message_key" already exists (SQLSTATE 42P07).'
+        "The upgrade failed (queue_identity/slug_rules.sql): no indexes on Fridays (SQLSTATE P0001)."
     )
     assert caught.value.remedy == "The database is unchanged."
 
