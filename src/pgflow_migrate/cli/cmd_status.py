@@ -40,7 +40,7 @@ def status(dsn: str | None, format_: str) -> None:
     for name, value in rows:
         heading = f"{name:<{column}}  "
         for number, line in enumerate(layout.lines(value, output.width(), " " * len(heading))):
-            click.echo((line if number else heading + line[len(heading) :]).rstrip())
+            output.echo((line if number else heading + line[len(heading) :]).rstrip())
 
 
 def _rows(found: Status) -> Iterator[tuple[str, str]]:

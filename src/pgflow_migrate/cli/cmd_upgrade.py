@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     help="The longest wait for a lock, such as 500ms or 2min.",
 )
 @format_option("table", "json")
-def upgrade(dsn: str | None, lock_timeout: timedelta, format_: str) -> None:
+@click.pass_context
+def upgrade(ctx: click.Context, dsn: str | None, lock_timeout: timedelta, format_: str) -> None:
     """Upgrade a database to queue identity, in one transaction.
 
     A database of a known release is upgraded from there; one without pgflow is refused. When anything fails,
@@ -39,18 +40,22 @@ def upgrade(dsn: str | None, lock_timeout: timedelta, format_: str) -> None:
     from pgflow_migrate.database import resolve_dsn
     from pgflow_migrate.upgrade import run
 
-    with progress.shown() as on_progress:
+    with progress.shown(files=bool(ctx.find_root().params.get("debug"))) as on_progress:
         result = run.upgrade(
             resolve_dsn(dsn, os.environ),
             lock_timeout=lock_timeout,
             from_nothing=False,
             on_progress=on_progress,
         )
-    if format_ == "json":
-        status = "already-upgraded" if result.already_current else "upgraded"
-        output.print_json({"status": status, "exit_code": 0, **output.plain(result)})
-    else:
-        click.echo(_summary(result))
+    try:
+        if format_ == "json":
+            status = "already-upgraded" if result.already_current else "upgraded"
+            output.print_json({"status": status, "exit_code": 0, **output.plain(result)})
+        else:
+            output.echo(_summary(result))
+    except output.OutputError as error:
+        # The upgrade is committed, and an exit code of failure would say that it is not.
+        output.echo(f"{_summary(result)}\n{error.message}", err=True)
 
 
 def _summary(result: UpgradeResult) -> str:

@@ -18,11 +18,20 @@ from pgflow_migrate.upgrade.progress import (
 
 
 @contextlib.contextmanager
-def shown() -> Iterator[Listener]:
-    """Within it, the listener shows what it hears; at its end nothing but the lines is left."""
+def shown(*, files: bool) -> Iterator[Listener]:
+    """Within it, the listener shows what it hears; at its end nothing but the lines is left.
+
+    Args:
+        files: whether a log, which has no spinner, gets a line for each SQL file too.
+    """
     console = output.console(stderr=True)
     if not console.is_terminal:
-        yield lambda event: console.print(line(event), markup=False, soft_wrap=True)
+
+        def log(event: Event) -> None:
+            if files or not isinstance(event, FileStarted):
+                console.print(line(event), markup=False, soft_wrap=True)
+
+        yield log
         return
     with console.status("Connecting") as spinner:
 

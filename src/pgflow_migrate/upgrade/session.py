@@ -51,8 +51,8 @@ def prepare(connection: psycopg.Connection[Any], lock_timeout: timedelta, on_pro
     if read_only and default is not None:
         raise PgflowMigrateError(
             f"default_transaction_read_only is on here ({default}): this database is not to be changed.",
-            "If it may be, turn that off, or add options='-c default_transaction_read_only=off' to the connection"
-            " string.",
+            "If it may be, turn that off, or add options='-c default_transaction_read_only=off' to the"
+            " connection string.",
         )
     if read_only or not read_committed:
         raise PgflowMigrateError(
