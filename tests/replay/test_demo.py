@@ -91,7 +91,7 @@ def test_a_broken_promise_is_told(database_at: Callable[[str], str], monkeypatch
 
 def test_a_stale_snapshot_is_told(database_at: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> None:
     dsn = database_at("core_0_16_0")
-    monkeypatch.setattr(story, "release_differences", lambda connection: iter(["column steps.x is missing"]))
+    monkeypatch.setattr(story, "release_differences", lambda connection: ("column steps.x is missing",))
     told = story.demonstrate(dsn, Silent())
     assert [(v.promise, v.found) for v in told.verifications if not v.kept] == [
         ("Schema pgflow is exactly that of release queue_identity", "column steps.x is missing")

@@ -17,6 +17,7 @@ from pgflow_migrate.servers import Server
 
 SCENARIOS = load_all(resources.fixtures())
 QUIET = load(resources.fixtures() / "0.16.0" / "definitions_without_runs")
+UNKNOWN = load(resources.fixtures() / "0.16.0" / "release_unexpected")
 BLOCKED = load(resources.fixtures() / "0.16.0" / "message_without_task")
 
 
@@ -70,6 +71,10 @@ def test_every_warning_has_a_scenario() -> None:
         (replace(QUIET, upgrade="rejected"), "The upgrade succeeded instead of being rejected."),
         (replace(BLOCKED, upgrade="succeeds"), "[message-without-task]"),
         (
+            replace(BLOCKED, populate=UNKNOWN.populate),
+            "The upgrade could not run instead of being rejected: The database records revision core_0_16_0",
+        ),
+        (
             replace(BLOCKED, setup=Setup(secrets=("message-without-task",))),
             "The audit shows the scenario's secret number 1.",
         ),
@@ -108,14 +113,17 @@ def test_what_differs_is_told(server: Server, templates: Templates, scenario: Sc
 def test_an_upgraded_schema_that_is_not_the_snapshots_is_told(
     server: Server, templates: Templates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stale = catalogue.snapshot("queue_identity")
-    del stale.objects["index step_tasks.step_tasks_queue_message_key"]
-    monkeypatch.setattr(catalogue, "snapshot", lambda release: stale)
+    snapshots = {release: catalogue.snapshot(release) for release in catalogue.releases()}
+    objects = dict(snapshots["queue_identity"].objects)
+    del objects["index step_tasks.step_tasks_queue_message_key"]
+    snapshots["queue_identity"] = replace(snapshots["queue_identity"], objects=objects)
+    monkeypatch.setattr(catalogue, "snapshot", snapshots.__getitem__)
     result = run_scenario(server, templates, QUIET)
     assert result.outcome is Outcome.DIFFERS
-    assert any(
-        detail.startswith("The upgraded schema is not queue_identity's: ") for detail in result.details
-    )
+    assert (
+        "The upgraded schema is not queue_identity's: index step_tasks.step_tasks_queue_message_key"
+        " is not part of the release."
+    ) in result.details
 
 
 def test_a_check_may_expect_a_failure(server: Server, templates: Templates) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import date
 from decimal import Decimal
 from typing import Any
@@ -39,10 +39,18 @@ def identity_differences(connection: psycopg.Connection[Any]) -> Iterator[str]:
             yield f"{words}: {count}."
 
 
-def release_differences(connection: psycopg.Connection[Any]) -> Iterator[str]:
-    """What of schema pgflow is not as in the snapshot of queue identity, one text each; additions are not."""
-    expected = catalogue.snapshot("queue_identity")
-    yield from (str(found) for found in compare(expected, catalogue.read(connection)) if found.matters)
+def release_differences(
+    connection: psycopg.Connection[Any], release: str = "queue_identity", besides: Collection[str] = ()
+) -> tuple[str, ...]:
+    """What of schema pgflow is not exactly as in the snapshot of ``release``, one text each.
+
+    Args:
+        connection: an open connection.
+        release: one that there is a snapshot of.
+        besides: differences to leave out: what was different from the old release already, before an upgrade.
+    """
+    found = compare(catalogue.snapshot(release), catalogue.read(connection))
+    return tuple(text for text in map(str, found) if text not in besides)
 
 
 def check_differences(connection: psycopg.Connection[Any], check: Check) -> Iterator[str]:

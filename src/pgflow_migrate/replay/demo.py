@@ -201,7 +201,7 @@ class _Demonstrator:
         self._verify_messages()
         self._verify(
             "Schema pgflow is exactly that of release queue_identity",
-            tuple(release_differences(self._connection)),
+            release_differences(self._connection),
         )
         again = upgrade(self._dsn)
         self._verify("A second upgrade has nothing to do", () if again.already_current else ("it ran again",))
