@@ -1134,7 +1134,11 @@ begin
       union all
       select
         'info', 'point-in-time', null, null, null, cardinality(t.facts), t.facts,
-        'A point-in-time report, not an authorisation: the upgrade checks all of this again under its locks.'
+        case
+          when already_upgraded then 'A point-in-time report.'
+          else 'A point-in-time report, not an authorisation: the upgrade checks all of this again under its '
+            'locks.'
+        end
       from (
         -- What was not read is left out: it is not zero.
         select array_remove(array[

@@ -80,6 +80,7 @@ def test_a_database_that_has_queue_identity_says_so(
         "0 errors, 0 warnings",
         (f"pgflow queue_identity, PostgreSQL {report.server}",),
     )
+    assert last.hint == "A point-in-time report."
     document = render.document(report)
     assert document["status"] == "already-upgraded"
     assert document["note"].endswith(": there is nothing to upgrade.")
