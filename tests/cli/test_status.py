@@ -11,7 +11,7 @@ import pytest
 from click.testing import Result
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from pgflow_migrate.errors import EXIT_COULD_NOT_RUN, EXIT_OK
+from pgflow_migrate.errors import EXIT_OK
 from pgflow_migrate.replay import signature
 from pgflow_migrate.replay.differences import differences
 from pgflow_migrate.upgrade import ledger
@@ -154,11 +154,22 @@ def reader(database_at: Callable[[str], str]) -> Iterator[str]:
 
 def test_a_role_that_may_not_read_the_ledger_is_told_what_it_needs(reader: str, invoke: Invoke) -> None:
     result = invoke("status", "--dsn", reader)
-    assert result.exit_code == EXIT_COULD_NOT_RUN
-    assert result.stderr == (
-        "error: The role may not read the ledger: permission denied for schema pgflow_migrate.\n"
-        "Grant USAGE on schema pgflow_migrate and SELECT on its tables, or connect as its owner.\n"
-    )
+    assert (result.exit_code, result.stderr) == (EXIT_OK, "")
+    rows = shown(result)
+    assert rows["pgflow"] == ["0.16.0"]
+    said, *grants = rows["revision"]
+    assert said == "not to be read by this role, nor the ledger; what it needs:"
+    assert grants == [
+        "grant usage on schema pgflow_migrate to status_reader;",
+        "grant select on pgflow_migrate.schema_migrations to status_reader;",
+        "grant select on pgflow_migrate.alembic_version to status_reader;",
+    ]
+    assert "ledger" not in rows
+    assert rows["pending"] == ["unknown"]
+    execute(make_conninfo(reader, user="postgres"), "".join(grants))
+    rows = shown(invoke("status", "--dsn", reader))
+    assert rows["revision"] == ["core_0_16_0"]
+    assert rows["pending"] == ["queue_identity"]
 
 
 def test_a_reader_is_enough(reader: str, invoke: Invoke) -> None:

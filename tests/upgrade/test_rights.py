@@ -109,4 +109,60 @@ def test_an_owner_without_create_on_the_database_is_told_what_is_missing(
     assert caught.value.message == (
         f"The role lacks a right (outside the revisions): permission denied for database {database}."
     )
-    assert "CREATE on the database" in caught.value.remedy
+    assert caught.value.remedy == (
+        f"The database is unchanged. What is missing: grant create on database {database} to rights_owner;"
+    )
+
+
+@pytest.mark.parametrize(
+    ("revoked", "grants"),
+    [
+        ("update, delete, truncate{maintain} on pgmq.meta", ["grant update on pgmq.meta to rights_owner;"]),
+        ("all on pgmq.meta", ["grant select, update on pgmq.meta to rights_owner;"]),
+        (
+            "all on pgmq.meta, pgmq.q_order_flow",
+            ["grant select, update on pgmq.meta, pgmq.q_order_flow to rights_owner;"],
+        ),
+        (
+            "select on pgmq.meta; revoke all on pgmq.q_order_flow",
+            [
+                "grant select on pgmq.meta to rights_owner;",
+                "grant select, update on pgmq.q_order_flow to rights_owner;",
+            ],
+        ),
+        ("usage on schema pgmq", ["grant usage on schema pgmq to rights_owner;"]),
+    ],
+)
+def test_an_owner_that_may_not_lock_pgmqs_tables_is_told_the_grants_and_they_are_enough(
+    owned: str, unchanged: Unchanged, revoked: str, grants: list[str]
+) -> None:
+    with psycopg.connect(owned) as connection:
+        maintain = ", maintain" if connection.info.server_version >= 170000 else ""
+    for part in revoked.format(maintain=maintain).split("; revoke "):
+        execute(owned, f"revoke {part} from rights_owner")
+    owner = make_conninfo(owned, user="rights_owner")
+    with unchanged(owned), pytest.raises(PgflowMigrateError) as caught:
+        upgrade(owner)
+    assert caught.value.exit_code == EXIT_COULD_NOT_RUN
+    assert caught.value.message.startswith(
+        "The role lacks a right (queue_identity/fence.sql): permission denied"
+    )
+    assert caught.value.remedy == f"The database is unchanged. What is missing: {' '.join(grants)}"
+    execute(owned, " ".join(grants))
+    assert upgrade(owner).revision == "queue_identity"
+
+
+def test_a_ledger_of_somebody_elses_is_named_with_the_grants(owned: str, unchanged: Unchanged) -> None:
+    upgrade(owned, "core_0_16_0")
+    owner = make_conninfo(owned, user="rights_owner")
+    with unchanged(owned), pytest.raises(PgflowMigrateError) as caught:
+        upgrade(owner)
+    said, grants = caught.value.remedy.split(" What is missing: ")
+    assert said == "The database is unchanged."
+    assert grants == (
+        "grant usage on schema pgflow_migrate to rights_owner;"
+        " grant select, insert, update, delete on pgflow_migrate.alembic_version to rights_owner;"
+        " grant select, insert, update, delete on pgflow_migrate.schema_migrations to rights_owner;"
+    )
+    execute(owned, grants)
+    assert upgrade(owner).revision == "queue_identity"

@@ -63,7 +63,11 @@ def _rows(found: Status) -> Iterator[tuple[str, str]]:
             "owner",
             f"{server.pgflow_owner} ({'its rights are ours' if server.owns_pgflow else 'not our rights'})",
         )
-    yield "revision", found.revision or "none recorded"
+    if found.missing_grants:
+        yield "revision", "not to be read by this role, nor the ledger; what it needs:"
+        yield from (("", statement) for statement in found.missing_grants)
+    else:
+        yield "revision", found.revision or "none recorded"
     for number, entry in enumerate(found.ledger):
         note = " CHANGED since" if entry.name in found.changed else ""
         note = " unknown: recorded by a newer pgflow-migrate" if entry.name in found.unknown else note

@@ -64,6 +64,54 @@ order by count(*) desc, 2
 """
 
 
+# What the upgrade needs beyond the rights of pgflow's owner, as far as it is missing. LOCK ... IN SHARE
+# MODE wants any right to change rows.
+_GRANTS = """
+with needed as (
+  select 'pgmq.' || pg_catalog.quote_ident(c.relname) as name, c.relname,
+    pg_catalog.has_table_privilege(c.oid, 'select') as may_read,
+    pg_catalog.has_table_privilege(c.oid,
+      case when pg_catalog.current_setting('server_version_num')::int < 170000
+        then 'update, delete, truncate' else 'update, delete, truncate, maintain' end
+    ) as may_lock
+  from pg_catalog.pg_class c
+  join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+  where n.nspname = 'pgmq' and c.relkind in ('r', 'p')
+    and (c.relname = 'meta' or c.relname in (select 'q_' || lower(f.flow_slug) from pgflow.flows f))
+), statements as (
+  select 1 as place, pg_catalog.format('create on database %I', pg_catalog.current_database()) as privilege
+  where not exists (select from pg_catalog.pg_namespace n where n.nspname = 'pgflow_migrate')
+    and not pg_catalog.has_database_privilege(pg_catalog.current_database(), 'create')
+  union all
+  select 2, pg_catalog.format('usage on schema %I', n.nspname)
+  from pg_catalog.pg_namespace n
+  where n.nspname in ('pgflow_migrate', 'pgmq') and not pg_catalog.has_schema_privilege(n.oid, 'usage')
+  union all
+  select 3, m.missing || ' on ' || pg_catalog.string_agg(m.name, ', ' order by m.relname <> 'meta', m.name)
+  from (
+    select pg_catalog.concat_ws(', ',
+        case when not d.may_read then 'select' end, case when not d.may_lock then 'update' end
+      ) as missing, d.name, d.relname
+    from needed d
+  ) m
+  where m.missing <> ''
+  group by m.missing
+  union all
+  select 4, pg_catalog.format('select, insert, update, delete on %I.%I', n.nspname, c.relname)
+  from pg_catalog.pg_class c
+  join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+  where n.nspname = 'pgflow_migrate' and c.relname in ('schema_migrations', 'alembic_version')
+    and not (
+      pg_catalog.has_table_privilege(c.oid, 'select') and pg_catalog.has_table_privilege(c.oid, 'insert')
+      and pg_catalog.has_table_privilege(c.oid, 'update') and pg_catalog.has_table_privilege(c.oid, 'delete')
+    )
+)
+select pg_catalog.format('grant %s to %I;', s.privilege, current_user) as statement
+from statements s
+order by s.place, s.privilege
+"""
+
+
 @contextlib.contextmanager
 def explained(dsn: str, lock_timeout: timedelta) -> Iterator[None]:
     """Within it, what the server, psycopg or Alembic raise becomes one of the toolkit's errors.
@@ -126,6 +174,11 @@ def _explain(
 def _not_entitled(error: psycopg.Error, at: str, dsn: str) -> PgflowMigrateError:
     others = _ask(dsn, _OWNERS)
     if not others:
+        grants = " ".join(row["statement"] for row in _ask(dsn, _GRANTS))
+        if grants:
+            return PgflowMigrateError(
+                f"The role lacks a right ({at}): {_text(error)}.", f"{UNCHANGED} What is missing: {grants}"
+            )
         return PgflowMigrateError(
             f"The role lacks a right ({at}): {_text(error)}.",
             f"{UNCHANGED} The upgrade needs the owner of schema pgflow, CREATE on the database and the rights"

@@ -69,6 +69,25 @@ def versions(connection: Connection) -> tuple[str, ...]:
     return tuple(version for (version,) in rows)
 
 
+def missing_grants(connection: Connection) -> tuple[str, ...]:
+    """The GRANT statements without which the role may not read ledger and version table; often none."""
+    rows = connection.cursor(row_factory=tuple_row).execute(
+        """
+        select pg_catalog.format('grant usage on schema %I to %I;', n.nspname, current_user)
+        from pg_catalog.pg_namespace n
+        where n.nspname = 'pgflow_migrate' and not pg_catalog.has_schema_privilege(n.oid, 'usage')
+        union all
+        select pg_catalog.format('grant select on %I.%I to %I;', n.nspname, c.relname, current_user)
+        from pg_catalog.pg_class c
+        join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+        where n.nspname = 'pgflow_migrate' and c.relname in ('schema_migrations', 'alembic_version')
+          and not pg_catalog.has_table_privilege(c.oid, 'select')
+        order by 1 desc
+        """
+    )
+    return tuple(statement for (statement,) in rows)
+
+
 def create(connection: Connection) -> None:
     """Take the lock of one upgrade at a time, then make schema and ledger where they are missing."""
     connection.execute(CREATE)

@@ -11,9 +11,8 @@ from alembic.script import ScriptDirectory
 
 from pgflow_migrate import database, resources
 from pgflow_migrate.database import ServerInfo
-from pgflow_migrate.errors import PgflowMigrateError
 from pgflow_migrate.releases import identify
-from pgflow_migrate.upgrade import ledger
+from pgflow_migrate.upgrade import ledger, recorder
 
 
 @dataclass(frozen=True)
@@ -26,12 +25,15 @@ class Status:
         closest: the release with the fewest differences; None when there is no pgflow.
         differences: what differs from ``closest`` so that it is not that release, a sentence each.
         additions: what else differs and is of no consequence: the user's own objects and grants.
+        missing_grants: the statements without which the role cannot read ``revision`` and ``ledger``, which
+            then are None and empty.
         revision: the revision that the version table records, or None.
         ledger: the recorded revisions, oldest first.
         changed: recorded revisions whose files are no longer those that were applied.
         unknown: recorded revisions that only a newer pgflow-migrate has.
         disagreement: how ``revision`` and ``release`` contradict each other; None when they agree.
-        pending: the revisions that an upgrade would apply; None when it would refuse to.
+        pending: the revisions that an upgrade would apply; None when it would refuse to, or when
+            the ledger cannot be read.
     """
 
     server: ServerInfo
@@ -39,6 +41,7 @@ class Status:
     closest: str | None
     differences: tuple[str, ...]
     additions: tuple[str, ...]
+    missing_grants: tuple[str, ...]
     revision: str | None
     ledger: tuple[ledger.Entry, ...]
     changed: tuple[str, ...]
@@ -51,40 +54,35 @@ def read_status(dsn: str) -> Status:
     """Look at catalogue, ledger and version table in one read-only snapshot.
 
     Raises:
-        PgflowMigrateError: no connection, or the role may not read schema pgflow_migrate.
+        PgflowMigrateError: no connection.
     """
     with database.connect(dsn, read_only=True) as connection:
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-        try:
-            return _read(connection)
-        except psycopg.errors.InsufficientPrivilege as error:
-            text = " ".join((error.diag.message_primary or str(error)).split())
-            raise PgflowMigrateError(
-                f"The role may not read the ledger: {text}.",
-                "Grant USAGE on schema pgflow_migrate and SELECT on its tables, or connect as its owner.",
-            ) from error
+        return _read(connection)
 
 
 def _read(connection: psycopg.Connection[Any]) -> Status:
     connection.execute("set local search_path = pg_catalog, pg_temp")
     server = database.server_info(connection)
     found = identify.identify(connection)
-    recorded = ledger.entries(connection)
-    versions = ledger.versions(connection)
+    missing = ledger.missing_grants(connection)
+    recorded = () if missing else ledger.entries(connection)
+    versions = () if missing else ledger.versions(connection)
     script = ScriptDirectory.from_config(Config(str(resources.alembic_ini())))
-    chain = [revision.revision for revision in script.walk_revisions()][::-1]
+    chain = recorder.chain(script)
     names = [entry.name for entry in recorded]
     changed = ledger.changed([entry for entry in recorded if entry.name in chain], ledger.checksums(chain))
     unknown = tuple(sorted({*versions, *names} - set(chain)))
     at = versions[0] if versions else found.revision
     disagreement = identify.disagreement(connection, versions, found)
-    refused = bool(changed or unknown or disagreement) or (at is None and not found.empty)
+    refused = bool(missing or changed or unknown or disagreement) or (at is None and not found.empty)
     return Status(
         server=server,
         release=found.release,
         closest=found.closest,
         differences=tuple(str(difference) for difference in found.differences if difference.matters),
         additions=tuple(str(difference) for difference in found.differences if not difference.matters),
+        missing_grants=missing,
         revision=versions[0] if versions else None,
         ledger=recorded,
         changed=changed,
