@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pgflow_migrate import resources
+from pgflow_migrate.errors import PgflowMigrateError
 
 
 def checksum(revision: str, renamed: Mapping[str, str]) -> str:
@@ -19,6 +20,9 @@ def checksum(revision: str, renamed: Mapping[str, str]) -> str:
         revision: the revision's id.
         renamed: old ids by which revisions were released, to their present ones. They are read as the old
             ones, because giving a revision another id leaves what it does as it was.
+
+    Raises:
+        PgflowMigrateError: the script is in no file of the revision's name.
     """
     digest = hashlib.sha256()
     for name, path in _files(revision):
@@ -32,6 +36,11 @@ def checksum(revision: str, renamed: Mapping[str, str]) -> str:
 
 def _files(revision: str) -> list[tuple[str, Path]]:
     script = resources.revision_script(revision)
+    if not script.is_file():
+        raise PgflowMigrateError(
+            f'Revision "{revision}" is not in a file of its own name, {script.name}.',
+            f"Rename its file in {script.parent}, or remove it.",
+        )
     folder = resources.revision_sql(revision)
     files = [(path.relative_to(folder.parent).as_posix(), path) for path in folder.rglob("*.sql")]
     return [(script.name, script), *sorted(files)]

@@ -9,8 +9,25 @@ from typing import Any
 from alembic.runtime.migration import MigrationContext, MigrationInfo
 from alembic.script import ScriptDirectory
 
+from pgflow_migrate.errors import PgflowMigrateError
 from pgflow_migrate.upgrade import ledger
 from pgflow_migrate.upgrade.progress import Listener, RevisionApplied, RevisionStarted, ignore
+
+
+def chain(script: ScriptDirectory) -> list[str]:
+    """Every revision of this installation, the oldest first.
+
+    Raises:
+        PgflowMigrateError: a file in alembic/versions is no revision, or cannot be loaded at all.
+    """
+    try:
+        return [revision.revision for revision in script.walk_revisions()][::-1]
+    except Exception as error:  # Alembic executes these files, and they may raise anything
+        text = " ".join(str(error).split()).rstrip(".")
+        raise PgflowMigrateError(
+            f"The revisions cannot be loaded: {text or type(error).__name__}.",
+            f"Mend or remove what does not belong in {script.versions}.",
+        ) from error
 
 
 class Recorder:
@@ -27,7 +44,7 @@ class Recorder:
         self._total = 0
         self._waiting: list[str] = []
         self._started = 0.0
-        self.known = [revision.revision for revision in script.walk_revisions()][::-1]
+        self.known = chain(script)
         self.checksums = ledger.checksums(self.known)
 
     def ancestors(self, heads: Collection[str]) -> list[str]:
