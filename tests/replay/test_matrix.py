@@ -1,4 +1,4 @@
-"""All scenarios with PGMQ as plain SQL too; as an extension they run elsewhere, on 18 here and on 16 by the README."""
+"""All scenarios with PGMQ as plain SQL; with the extension, other tests run them on 18 and on 16."""
 
 from __future__ import annotations
 
