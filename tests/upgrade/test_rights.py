@@ -166,3 +166,23 @@ def test_a_ledger_of_somebody_elses_is_named_with_the_grants(owned: str, unchang
     )
     execute(owned, grants)
     assert upgrade(owner).revision == "queue_identity"
+
+
+def test_the_rights_that_are_named_are_all_that_is_needed(owned: str, unchanged: Unchanged) -> None:
+    execute(
+        owned,
+        """
+        revoke all on all tables in schema pgmq from rights_owner;
+        revoke all on all sequences in schema pgmq from rights_owner;
+        """,
+    )
+    with unchanged(owned), pytest.raises(PgflowMigrateError) as caught:
+        upgrade(make_conninfo(owned, user="rights_owner"))
+    said, grants = caught.value.remedy.split(" What is missing: ")
+    assert said == "The database is unchanged."
+    assert grants == (
+        "grant select, update on pgmq.meta, pgmq.q_order_flow to rights_owner;"
+        " grant select on sequence pgmq.q_order_flow_msg_id_seq to rights_owner;"
+    )
+    execute(owned, grants)
+    assert upgrade(make_conninfo(owned, user="rights_owner")).revision == "queue_identity"

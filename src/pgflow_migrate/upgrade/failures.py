@@ -68,7 +68,7 @@ order by count(*) desc, 2
 # MODE wants any right to change rows.
 _GRANTS = """
 with needed as (
-  select 'pgmq.' || pg_catalog.quote_ident(c.relname) as name, c.relname,
+  select c.oid, 'pgmq.' || pg_catalog.quote_ident(c.relname) as name, c.relname,
     pg_catalog.has_table_privilege(c.oid, 'select') as may_read,
     pg_catalog.has_table_privilege(c.oid,
       case when pg_catalog.current_setting('server_version_num')::int < 170000
@@ -97,7 +97,17 @@ with needed as (
   where m.missing <> ''
   group by m.missing
   union all
-  select 4, pg_catalog.format('select, insert, update, delete on %I.%I', n.nspname, c.relname)
+  -- What the queues' message ids come from: the preflight reads how far they have got.
+  select 4, 'select on sequence ' || pg_catalog.string_agg(
+      pg_catalog.format('pgmq.%I', s.relname), ', ' order by s.relname)
+  from needed d
+  join pg_catalog.pg_depend p on p.refobjid = d.oid and p.deptype = 'i'
+    and p.refclassid = 'pg_catalog.pg_class'::regclass and p.classid = 'pg_catalog.pg_class'::regclass
+  join pg_catalog.pg_class s on s.oid = p.objid and s.relkind = 'S'
+  where not pg_catalog.has_table_privilege(s.oid, 'select')
+  having count(*) > 0
+  union all
+  select 5, pg_catalog.format('select, insert, update, delete on %I.%I', n.nspname, c.relname)
   from pg_catalog.pg_class c
   join pg_catalog.pg_namespace n on n.oid = c.relnamespace
   where n.nspname = 'pgflow_migrate' and c.relname in ('schema_migrations', 'alembic_version')
