@@ -119,7 +119,6 @@ def test_the_servers_defaults_do_not_matter(database_at: Callable[[str], str]) -
         alter database {name} set search_path = nowhere;
         alter database {name} set datestyle = 'German, DMY';
         alter database {name} set default_transaction_isolation = 'serializable';
-        alter database {name} set default_transaction_read_only = on;
         """,
     )
     assert upgrade(dsn).revision == "queue_identity"

@@ -6,6 +6,8 @@ so that all of them leave the same behind. The config's attributes, all optional
     connection    SQLAlchemy connection, its transaction the caller's; else one of our own, from ``-x dsn=``
     lock_timeout  timedelta; else ``-x lock_timeout=5s``, else 5 seconds
     from_nothing  whether a database without pgflow gets it; True unless told otherwise
+    trust_record  whether the recorded revision is believed without a look at the catalogue; False unless told
+                  otherwise. The revisions have checks of their own, and so does the script of --sql
     on_progress   told what happens, see :mod:`pgflow_migrate.upgrade.progress`
 """
 
@@ -123,7 +125,7 @@ def _run(context: EnvironmentContext, connection: sa.Connection) -> None:
         return
 
     disagreement = identify.disagreement(driver, versions, identified)
-    if disagreement is not None:
+    if disagreement is not None and not context.config.attributes.get("trust_record", False):
         raise disagreement
     found = _found(versions) if versions else _adopt(context, driver, recorder, identified)
     on_progress(found)
