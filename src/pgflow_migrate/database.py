@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
-import sqlalchemy as sa
 
 from pgflow_migrate.connection_errors import explain
 from pgflow_migrate.dsn import normalise_dsn, parse, resolve_dsn
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
 
 __all__ = ["Connection", "ServerInfo", "connect", "engine", "normalise_dsn", "resolve_dsn", "server_info"]
 
@@ -57,6 +59,7 @@ def engine(dsn: str) -> sa.Engine:
     be what was committed while we waited for it. Whether they may write is left to the server's default: who
     has set default_transaction_read_only has meant it.
     """
+    import sqlalchemy as sa  # here, because the audit does without and starts quicker
 
     def connected() -> Connection:
         connection = connect(dsn)
