@@ -49,4 +49,4 @@ def test_plpgsql_check_finds_nothing(checking_server: Server, revision: str) -> 
         ).fetchone()
     assert checked is not None
     assert checked[0] >= 18
-    assert rows == []
+    assert rows == [], rows

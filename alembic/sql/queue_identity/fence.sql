@@ -4,6 +4,7 @@
 --   1. the advisory lock of pgflow-migrate                     one upgrade at a time
 --   2. pgflow.runs, step_states, step_tasks                    ACCESS EXCLUSIVE: producers, workers, recovery, pruning
 --   3. pgflow.flows, steps, deps                               ACCESS EXCLUSIVE: definitions, compilation, deletion
+--      pgflow.worker_functions                                 ACCESS EXCLUSIVE: registration and restart of workers
 --   4. pgmq.meta                                               SHARE: creating and dropping queues
 --   5. the queue table of every flow, in name order            SHARE: sends and archives past pgflow
 --
@@ -22,7 +23,8 @@ declare
   give_up_at constant timestamptz := clock_timestamp() + budget;
   brief constant interval := current_setting('deadlock_timeout')::interval / 2;
   pgflow_tables constant text[] := array[
-    'pgflow.runs', 'pgflow.step_states', 'pgflow.step_tasks', 'pgflow.flows', 'pgflow.steps', 'pgflow.deps'
+    'pgflow.runs', 'pgflow.step_states', 'pgflow.step_tasks', 'pgflow.flows', 'pgflow.steps', 'pgflow.deps',
+    'pgflow.worker_functions'
   ];
   tables text[];
   busy text;  -- the table that the last try failed on

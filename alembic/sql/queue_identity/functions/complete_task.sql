@@ -62,7 +62,10 @@ begin
     end if;
 
     update pgflow.step_tasks task
-    set status = 'completed', completed_at = now(), output = complete_task.output
+    set status = 'completed',
+        -- Not before the start: while this call waited, the task may have been requeued and claimed anew.
+        completed_at = greatest(now(), task.started_at),
+        output = complete_task.output
     where task.run_id = complete_task.run_id
       and task.step_slug = complete_task.step_slug
       and task.task_index = complete_task.task_index

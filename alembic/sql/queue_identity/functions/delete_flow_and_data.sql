@@ -1,5 +1,5 @@
 -- delete_flow_and_data(p_flow_slug): remove a flow, all that it has ever run, and its own queues.
--- Locks: the flow (kept until last), its runs, step states and tasks by their deletion, then the queues.
+-- Locks: the flow's identity (kept until last), its runs, their tasks by deletion, then the queues.
 create or replace function pgflow.delete_flow_and_data(p_flow_slug text)
 returns void
 language plpgsql
@@ -9,25 +9,24 @@ as $function$
 declare
   route text[];
   queue text;
-  spellings text[];
   doubtful text;
 begin
-  perform from pgflow.flows flow where flow.flow_slug = p_flow_slug for update;
-  if not found then
+  if not pgflow._lock_flow_and_runs(p_flow_slug) then
     return;
   end if;
-  perform from pgflow.runs run where run.flow_slug = p_flow_slug order by run.run_id for update;
 
-  select array_agg(distinct known.queue_name order by known.queue_name) into route
-  from (
-    select lower(p_flow_slug)
-    union all
+  -- The complete private route: of a flow with steps theirs; of one without, the default queue if it has come to be.
+  route := array(
     select step.queue_name from pgflow.steps step where step.flow_slug = p_flow_slug
-    union all
-    select task.queue_name from pgflow.step_tasks task where task.flow_slug = p_flow_slug
-  ) as known (queue_name);
+    union
+    select lower(flow.flow_slug)
+    from pgflow.flows flow
+    where flow.flow_slug = p_flow_slug
+      and not exists (select from pgflow.steps step where step.flow_slug = p_flow_slug)
+      and cardinality(pgflow._queue_traces(lower(flow.flow_slug), false)) > 0
+    order by 1
+  );
 
-  -- Only queues that are this flow's alone, and whole, may be dropped.
   select string_agg(distinct format('queue "%s" is used by flow "%s", too', used.queue_name, used.flow_slug), '; ')
   into doubtful
   from (
@@ -42,14 +41,34 @@ begin
   where used.queue_name = any (route) and used.flow_slug <> p_flow_slug;
 
   if doubtful is null then
-    select string_agg(format('pgmq.%s is missing', part.name), '; ' order by part.name) into doubtful
-    from unnest(route) as known (name)
-    cross join lateral (values ('q_' || known.name), ('a_' || known.name)) as part (name)
+    select string_agg(distinct format('its tasks are in queue "%s", its steps are not', task.queue_name), '; ')
+    into doubtful
+    from pgflow.step_tasks task
+    where task.flow_slug = p_flow_slug and task.queue_name <> all (route);
+  end if;
+
+  if doubtful is null then
+    select string_agg(
+      format('queue "%s": %s', known.name, array_to_string(known.faults, ', ')), '; ' order by known.name
+    )
+    into doubtful
+    from (
+      select private.name, pgflow._queue_faults(private.name) as faults
+      from unnest(route) as private (name)
+    ) as known
+    where cardinality(known.faults) > 0;
+  end if;
+
+  -- Without steps there is no route on record: the queue must have been made together with the flow.
+  if doubtful is null and not exists (select from pgflow.steps step where step.flow_slug = p_flow_slug) then
+    select string_agg(format('queue "%s" is not known to be its own', private.name), '; ')
+    into doubtful
+    from unnest(route) as private (name)
     where not exists (
       select
-      from pg_catalog.pg_class c
-      join pg_catalog.pg_namespace n on n.oid = c.relnamespace
-      where n.nspname = 'pgmq' and c.relname = part.name and c.relkind in ('r', 'p')
+      from pgflow.flows flow
+      join pgmq.meta meta on lower(meta.queue_name) = private.name and meta.created_at = flow.created_at
+      where flow.flow_slug = p_flow_slug
     );
   end if;
 
@@ -59,7 +78,7 @@ begin
             hint = 'Nothing was deleted. See to those queues, then repeat.';
   end if;
 
-  -- Children first: no foreign key cascades.
+  -- Children first: no foreign key cascades. Their messages go with the queues.
   delete from pgflow.step_tasks task where task.flow_slug = p_flow_slug;
   delete from pgflow.step_states state where state.flow_slug = p_flow_slug;
   delete from pgflow.runs run where run.flow_slug = p_flow_slug;
@@ -68,16 +87,13 @@ begin
 
   -- PGMQ drops the tables of any spelling, but the metadata row only of the exact one.
   foreach queue in array route loop
-    select array_agg(meta.queue_name::text) into spellings
-    from pgmq.meta meta
-    where lower(meta.queue_name) = queue;
-    if cardinality(spellings) is distinct from 1 then
-      raise exception 'queue "%" of flow "%" has % rows in pgmq.meta, not one', queue, p_flow_slug,
-        coalesce(cardinality(spellings), 0)
+    perform pgmq.drop_queue(meta.queue_name::text) from pgmq.meta meta where lower(meta.queue_name) = queue;
+    if cardinality(pgflow._queue_traces(queue, false)) > 0 then
+      raise exception 'flow "%" cannot be deleted: PGMQ did not drop queue "%": %', p_flow_slug, queue,
+        array_to_string(pgflow._queue_traces(queue, false), '; ')
         using errcode = 'object_not_in_prerequisite_state',
-              hint = 'Nothing was deleted. See to pgmq.meta and the tables of that queue, then repeat.';
+              hint = 'Nothing was deleted. See to that queue, then repeat.';
     end if;
-    perform pgmq.drop_queue(spellings[1]);
   end loop;
 
   delete from pgflow.flows flow where flow.flow_slug = p_flow_slug;
@@ -86,5 +102,5 @@ $function$;
 
 comment on function pgflow.delete_flow_and_data(text) is
   'Delete a flow''s definition and every run, also active ones, and drop its queues with their archives. An '
-  'unknown flow is ignored; a queue that another flow uses, that lacks a table, or that has not exactly one '
-  'row in pgmq.meta raises 55000, and nothing is deleted.';
+  'unknown flow is ignored. 55000, and nothing is deleted, when a queue of its route is missing, damaged, '
+  'ambiguous, or used by another flow, or when its tasks are elsewhere than its steps say.';

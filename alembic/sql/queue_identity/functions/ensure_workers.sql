@@ -1,6 +1,6 @@
 -- ensure_workers(): ping every HTTP worker function that has no live worker.
 -- Why now() and the clock both: what is due is judged at one instant, last_invoked_at is when it happened.
--- As before; new is the pinned search_path.
+-- New: a pinned search_path, and paused functions are left alone.
 
 create or replace function pgflow.ensure_workers()
 returns table (function_name text, invoked boolean, request_id bigint)
@@ -44,6 +44,7 @@ as $function$
     from pgflow.worker_functions as candidate
     cross join environment
     where candidate.enabled
+      and candidate.paused_at is null
       and candidate.start_mode = 'http'
       and (
         environment.is_local
@@ -82,5 +83,5 @@ as $function$
 $function$;
 
 comment on function pgflow.ensure_workers() is
-  'Pings enabled HTTP worker functions that are past their debounce and have no live worker (on the local '
-  'stack: all of them); returns a row for each request made.';
+  'Pings enabled HTTP worker functions that are not paused, past their debounce and without a live worker '
+  '(on the local stack: all that are enabled and not paused); returns a row for each request made.';

@@ -12,6 +12,7 @@ declare
   max_attempts integer;
   base_delay integer;
   when_exhausted text;
+  retry boolean;
 begin
   <<callback>>
   begin
@@ -43,18 +44,26 @@ begin
     join pgflow.flows flow on flow.flow_slug = step.flow_slug
     where step.flow_slug = state.flow_slug and step.step_slug = state.step_slug;
 
-    update pgflow.step_tasks t
-    set status = case when t.attempts_count < max_attempts then 'queued' else 'failed' end,
-        started_at = case when t.attempts_count < max_attempts then null else t.started_at end,
-        failed_at = case when t.attempts_count < max_attempts then null else now() end,
-        error_message = fail_task.error_message
+    select t.* into task
+    from pgflow.step_tasks t
     where t.run_id = fail_task.run_id
       and t.step_slug = fail_task.step_slug
       and t.task_index = fail_task.task_index
       and t.status = 'started'
-    returning t.* into task;
+    for update;
 
-    if not found then
+    if found then
+      -- A task that recovery has given up has no message to come back by: its late failure is its last.
+      retry := task.attempts_count < max_attempts and task.permanently_stalled_at is null;
+      update pgflow.step_tasks t
+      set status = case when retry then 'queued' else 'failed' end,
+          started_at = case when retry then null else t.started_at end,
+          -- Not before the start: while this call waited, the task may have been requeued and claimed anew.
+          failed_at = case when retry then null else greatest(now(), t.started_at) end,
+          error_message = fail_task.error_message
+      where t.run_id = task.run_id and t.step_slug = task.step_slug and t.task_index = task.task_index
+      returning t.* into task;
+    else
       -- Not started: nothing is counted, but a queued task's message keeps its distance.
       select t.* into task
       from pgflow.step_tasks t

@@ -30,6 +30,8 @@ begin
     where task.status = 'started'
       and task.permanently_stalled_at is null
       and task.started_at < now() - make_interval(secs => coalesce(step.opt_timeout, flow.opt_timeout) + 30)
+      -- One queue that is missing must not keep the tasks of all others from being recovered.
+      and (task.message_id is null or to_regclass(format('pgmq.%I', 'q_' || task.queue_name)) is not null)
     order by task.run_id, task.step_slug, task.task_index
     for update of task skip locked
   ) locked;

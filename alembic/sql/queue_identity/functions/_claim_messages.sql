@@ -1,0 +1,122 @@
+-- The claim boundary. Locks: runs, then tasks, each in key order; then queue rows. The run's lock keeps callbacks
+-- away, which take it first; so two paths never hold tasks of one run and wait for each other.
+create or replace function pgflow._claim_messages(
+  p_queue_name text, p_flow_slug text, p_msg_ids bigint[], p_worker_id uuid,
+  out outcome jsonb, out claimed bigint[]
+)
+language plpgsql
+volatile
+set search_path = ''
+as $$
+declare
+  queue constant text := lower(p_queue_name);
+  batch constant bigint[] := array(
+    select distinct wanted.id from unnest(p_msg_ids) as wanted (id) where wanted.id is not null order by wanted.id
+  );
+  run_ids uuid[];
+  visible_in integer[];
+  deferred bigint[];
+  deferred_in integer[];
+  archived bigint[];
+  strays bigint[];
+  doubtful jsonb;
+  doubtful_count integer;
+  moved integer;
+begin
+  claimed := '{}';
+
+  run_ids := array(
+    select distinct task.run_id
+    from pgflow.step_tasks task
+    where task.queue_name = queue and task.message_id = any (batch) and task.status in ('queued', 'started')
+  );
+  perform from pgflow.runs run where run.run_id = any (run_ids) order by run.run_id for share;
+  perform
+  from pgflow.step_tasks task
+  where task.queue_name = queue and task.message_id = any (batch) and task.status in ('queued', 'started')
+  order by task.run_id, task.step_slug, task.task_index
+  for update;
+
+  -- The subscription comes before the messages. Read under the locks: a deletion that we waited for is over now.
+  if not exists (select from pgflow.flows flow where flow.flow_slug = p_flow_slug) then
+    outcome := pgflow._refuse_batch(
+      queue, batch, p_worker_id, format('flow "%s" does not exist', p_flow_slug), '[]', 0
+    );
+    return;
+  end if;
+  if queue is distinct from lower(p_flow_slug) and not exists (
+    select from pgflow.steps step where step.flow_slug = p_flow_slug and step.queue_name = queue
+  ) then
+    outcome := pgflow._refuse_batch(
+      queue, batch, p_worker_id, format('queue "%s" is not a queue of flow "%s"', queue, p_flow_slug), '[]', 0
+    );
+    return;
+  end if;
+
+  select
+    coalesce(array_agg(judged.msg_id order by judged.msg_id) filter (where judged.verdict = 'claim'), '{}'),
+    array_agg(judged.visible_in order by judged.msg_id) filter (where judged.verdict = 'claim'),
+    array_agg(judged.msg_id order by judged.msg_id) filter (where judged.verdict = 'defer'),
+    array_agg(judged.visible_in order by judged.msg_id) filter (where judged.verdict = 'defer'),
+    array_agg(judged.msg_id order by judged.msg_id) filter (where judged.verdict = 'archive'),
+    array_agg(judged.msg_id order by judged.msg_id) filter (where judged.verdict = 'foreign'),
+    jsonb_agg(
+      jsonb_build_object('msg_id', judged.msg_id::text, 'reason', judged.reason) order by judged.msg_id
+    ) filter (where judged.verdict = 'fatal'),
+    count(*) filter (where judged.verdict = 'fatal')
+  into claimed, visible_in, deferred, deferred_in, archived, strays, doubtful, doubtful_count
+  from pgflow._judge_messages(queue, p_flow_slug, batch) judged;
+
+  if doubtful_count > 0 then
+    claimed := '{}';
+    outcome := pgflow._refuse_batch(
+      queue, batch, p_worker_id,
+      format('queue "%s" has work that flow "%s" cannot account for', queue, p_flow_slug), doubtful, doubtful_count
+    );
+    return;
+  end if;
+
+  if cardinality(claimed) > 0 then
+    update pgflow.step_tasks task
+    set status = 'started',
+        attempts_count = task.attempts_count + 1,
+        started_at = now(),
+        last_worker_id = p_worker_id
+    where task.queue_name = queue and task.message_id = any (claimed);
+  end if;
+
+  if cardinality(claimed || deferred) > 0 then
+    select count(*) filter (where message.msg_id = any (claimed)) into moved
+    from pgflow.set_vt_batch(queue, claimed || deferred, visible_in || deferred_in) message;
+    -- A task that is claimed must come back if its worker dies. Of a deferred one another worker may have archived
+    -- the message meanwhile.
+    if moved <> cardinality(claimed) then
+      raise exception 'visibility updated for % of % claimed messages of queue "%"', moved, cardinality(claimed), queue
+        using errcode = 'invalid_text_representation',
+              hint = 'Nothing was claimed. Messages of live tasks are missing from the queue.';
+    end if;
+  end if;
+
+  if archived is not null or strays is not null then
+    perform pgmq.archive(queue, archived || strays);
+  end if;
+  if strays is not null then
+    raise warning 'queue "%": archived messages that are not pgflow''s: %', queue,
+      array_to_string(strays[1:20], ', ') || case when cardinality(strays) > 20 then ', ...' else '' end
+      using hint = 'Applications must not send to a queue that pgflow owns.';
+  end if;
+
+  outcome := jsonb_build_object(
+    'outcome', 'claimed',
+    'queue_name', queue,
+    'deferred', to_jsonb(coalesce(deferred, '{}')::text[]),
+    'archived', to_jsonb(coalesce(archived, '{}')::text[]),
+    'foreign', to_jsonb(coalesce(strays, '{}')::text[])
+  );
+end;
+$$;
+
+comment on function pgflow._claim_messages(text, text, bigint[], uuid) is
+  'Internal. Judges a whole batch before it changes anything: queued tasks are started and their ids '
+  'returned in claimed, started ones put off to their recovery, messages of tasks that are over and foreign '
+  'ones archived. One message that cannot be accounted for refuses all (_refuse_batch). See claim_tasks.';
