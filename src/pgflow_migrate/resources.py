@@ -1,4 +1,4 @@
-"""Where the Alembic environment, the audits and the fixtures are.
+"""Where the Alembic environment, the audits, the helpers and the fixtures are.
 
 They live at the top of a checkout and, in a wheel, inside the package. This is the one module that knows.
 """
@@ -12,7 +12,7 @@ _CHECKOUT = _PACKAGE.parents[1]
 
 
 def root() -> Path:
-    """The folder that holds ``alembic.ini``, ``alembic/``, ``audits/`` and ``fixtures/``.
+    """The folder that holds ``alembic.ini``, ``alembic/``, ``audits/``, ``helpers/`` and ``fixtures/``.
 
     Raises:
         FileNotFoundError: the installation is incomplete.
@@ -41,6 +41,11 @@ def revision_script(revision: str) -> Path:
 def audits() -> Path:
     """The folder of copyable audit scripts."""
     return root() / "audits"
+
+
+def helpers() -> Path:
+    """The folder of optional SQL functions that a database's owner installs by hand."""
+    return root() / "helpers"
 
 
 def fixtures() -> Path:

@@ -35,12 +35,7 @@ def status(dsn: str | None, format_: str) -> None:
     if format_ == "json":
         output.print_json(found)
         return
-    rows = list(_rows(found))
-    column = max(len(name) for name, _ in rows)
-    for name, value in rows:
-        heading = f"{name:<{column}}  "
-        for number, line in enumerate(layout.lines(value, output.width(), " " * len(heading))):
-            output.echo((line if number else heading + line[len(heading) :]).rstrip())
+    output.print_rows(_rows(found))
 
 
 def _rows(found: Status) -> Iterator[tuple[str, str]]:

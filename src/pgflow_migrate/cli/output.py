@@ -11,7 +11,7 @@ import dataclasses
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -109,6 +109,16 @@ def echo(text: str, *, err: bool = False, nl: bool = True, file: TextIO | None =
 def print_json(document: Any) -> None:
     """Print one JSON document on stdout; dataclasses, dates and tuples are fine (see :func:`plain`)."""
     echo(json.dumps(plain(document), indent=2, ensure_ascii=False))
+
+
+def print_rows(rows: Iterable[tuple[str, str]]) -> None:
+    """Print names and values in two columns; a row without a name belongs to the one before."""
+    rows = list(rows)
+    column = max(len(name) for name, _ in rows)
+    for name, value in rows:
+        heading = f"{name:<{column}}  "
+        for number, line in enumerate(layout.lines(value, width(), " " * len(heading))):
+            echo((line if number else heading + line[len(heading) :]).rstrip())
 
 
 def plain(value: Any) -> Any:
