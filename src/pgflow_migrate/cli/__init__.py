@@ -15,6 +15,10 @@ COMMANDS = {
     "audit": ("cmd_audit", "Report what stands in the way of the upgrade; changes nothing."),
     "upgrade": ("cmd_upgrade", "Upgrade a database to queue identity, in one transaction."),
     "status": ("cmd_status", "Show release, revisions, server and rights; changes nothing."),
+    "prune-helper": (
+        "cmd_prune_helper",
+        "Say which pruning helper is installed, and what to do; changes nothing.",
+    ),
     "replay": (
         "cmd_replay",
         "Take populated old databases through audit and upgrade, and compare with what must come of them.",
@@ -54,7 +58,7 @@ class Toolkit(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"pgflow_migrate.cli.{COMMANDS[cmd_name][0]}")
-        command: click.Command = getattr(module, cmd_name)
+        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
