@@ -1,0 +1,20 @@
+"""A small worker in Python: define a :class:`Flow`, run a :class:`Worker`."""
+
+from __future__ import annotations
+
+from pgflow_migrate.worker.flow import Context, Flow, Step
+from pgflow_migrate.worker.handshake import HandshakeError, PausedError
+from pgflow_migrate.worker.loop import Ending, Summary, Worker
+from pgflow_migrate.worker.settings import Settings
+
+__all__ = [
+    "Context",
+    "Ending",
+    "Flow",
+    "HandshakeError",
+    "PausedError",
+    "Settings",
+    "Step",
+    "Summary",
+    "Worker",
+]
