@@ -132,19 +132,25 @@ def normalised(body: str) -> str:
     return re.sub(r"\s", "", re.sub(r"--[^\n]*", "", body.lower()))
 
 
-def find(target: str | psycopg.Connection[Any], *, stock_md5s: Collection[str] = ()) -> PruneHelpers:
+def find(
+    target: str | psycopg.Connection[Any],
+    *,
+    stock_md5s: Collection[str] = (),
+    original_md5s: Collection[str] = (),
+) -> PruneHelpers:
     """Look for the helper; changes nothing and needs no rights.
 
     Args:
         target: a connection string in any spelling, or a connection.
         stock_md5s: md5 sums of more bodies that count as the documented one.
+        original_md5s: the same for the one documented before.
 
     Raises:
         PgflowMigrateError: no connection, or no schema pgflow.
     """
     if isinstance(target, str):
         with database.connect(target, read_only=True) as connection:
-            return find(connection, stock_md5s=stock_md5s)
+            return find(connection, stock_md5s=stock_md5s, original_md5s=original_md5s)
     with target.transaction(), target.cursor(row_factory=dict_row) as cursor:
         cursor.execute("set local search_path = pg_catalog, pg_temp")
         (facts,) = cursor.execute(_FACTS.encode()).fetchall()
@@ -158,7 +164,11 @@ def find(target: str | psycopg.Connection[Any], *, stock_md5s: Collection[str] =
     kind: Kind = "absent"
     for function in functions:
         if function["arguments"] == "interval":
-            kind = _kind(function, bodies[0], stock_md5s) if bodies else "unreadable"
+            known: dict[Kind, set[str]] = {
+                "stock": {*STOCK_MD5S, *stock_md5s},
+                "original": {*ORIGINAL_MD5S, *original_md5s},
+            }
+            kind = _kind(function, bodies[0], known) if bodies else "unreadable"
     upgraded = facts["queue_identity"]
     others = [f["arguments"] for f in functions if f["arguments"] != "interval"]
     return PruneHelpers(
@@ -171,13 +181,12 @@ def find(target: str | psycopg.Connection[Any], *, stock_md5s: Collection[str] =
     )
 
 
-def _kind(function: dict[str, Any], body: dict[str, Any], stock_md5s: Collection[str]) -> Kind:
+def _kind(function: dict[str, Any], body: dict[str, Any], documented: dict[Kind, set[str]]) -> Kind:
     sums = {body["exactly"], body["normalised"]}
     if function["plain"] and function["settings"] is None:
-        if sums & {*STOCK_MD5S, *stock_md5s}:
-            return "stock"
-        if sums & set(ORIGINAL_MD5S):
-            return "original"
+        for kind, known in documented.items():
+            if sums & known:
+                return kind
     if function["plain"] and function["settings"] == ['search_path=""'] and own_md5() in sums:
         return "queue-aware"
     return "customised"

@@ -180,3 +180,72 @@ def test_a_reader_is_enough(reader: str, invoke: Invoke) -> None:
     assert rows["role"] == ["status_reader"]
     assert rows["owner"] == ["postgres (not our rights)"]
     assert rows["pgflow"] == ["0.16.0"]
+
+
+PAUSED = """
+    insert into pgflow.worker_functions (function_name, paused_at, pause_reason) values
+      ('fetch', '2026-03-04 05:06:07.89+00', 'queue "orders" has work that flow "orders" cannot account for'),
+      ('it''s', '2026-03-04 05:06:08+00', 'flow "gone" does not exist'),
+      ('idle', null, null)
+"""
+
+
+def test_paused_worker_functions_are_named_with_what_resumes_them(
+    database_at: Callable[[str], str], invoke: Invoke
+) -> None:
+    dsn = database_at("queue_identity")
+    execute(dsn, PAUSED)
+    execute(dsn, f"alter database {conninfo_to_dict(dsn)['dbname']} set datestyle to 'German'")
+    rows = shown(invoke("status", "--dsn", dsn))
+    assert rows["paused"] == [
+        "fetch since 2026-03-04 05:06:07 UTC",
+        'queue "orders" has work that flow "orders" cannot account for',
+        "When the cause is mended: select pgflow.resume_worker_function('fetch');",
+        "it's since 2026-03-04 05:06:08 UTC",
+        'flow "gone" does not exist',
+        "When the cause is mended: select pgflow.resume_worker_function('it''s');",
+    ]
+    document = json.loads(invoke("status", "--dsn", dsn, "--format", "json").stdout)
+    assert document["paused_grants"] == []
+    assert document["paused"][0] == {
+        "function_name": "fetch",
+        "paused_at": "2026-03-04T05:06:07.890000+00:00",
+        "reason": 'queue "orders" has work that flow "orders" cannot account for',
+        "resume": "select pgflow.resume_worker_function('fetch');",
+    }
+    for function in document["paused"]:
+        execute(dsn, function["resume"])
+    assert "paused" not in shown(invoke("status", "--dsn", dsn))
+
+
+def test_no_function_is_paused_before_queue_identity(
+    database_at: Callable[[str], str], invoke: Invoke
+) -> None:
+    document = json.loads(invoke("status", "--dsn", database_at("core_0_16_0"), "--format", "json").stdout)
+    assert (document["paused"], document["paused_grants"]) == ([], [])
+
+
+def test_a_role_that_may_not_read_worker_functions_is_told_what_it_needs(
+    database_at: Callable[[str], str], invoke: Invoke
+) -> None:
+    dsn = database_at("queue_identity")
+    execute(dsn, PAUSED)
+    execute(dsn, "drop role if exists pause_reader")
+    execute(dsn, "create role pause_reader login")
+    reader = make_conninfo(dsn, user="pause_reader")
+    try:
+        result = invoke("status", "--dsn", reader)
+        assert (result.exit_code, result.stderr) == (EXIT_OK, "")
+        said, *grants = shown(result)["paused"]
+        assert said == "whether worker functions are, this role may not read; what it needs:"
+        assert grants == [
+            "grant usage on schema pgflow to pause_reader;",
+            "grant select on pgflow.worker_functions to pause_reader;",
+        ]
+        document = json.loads(invoke("status", "--dsn", reader, "--format", "json").stdout)
+        assert (document["paused"], document["paused_grants"]) == (None, grants)
+        execute(dsn, "".join(grants))
+        assert shown(invoke("status", "--dsn", reader))["paused"][0] == "fetch since 2026-03-04 05:06:07 UTC"
+    finally:
+        execute(dsn, "drop owned by pause_reader")
+        execute(dsn, "drop role pause_reader")

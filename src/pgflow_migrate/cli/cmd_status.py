@@ -23,7 +23,8 @@ def status(dsn: str | None, format_: str) -> None:
     """Show release, revisions, server and rights; changes nothing.
 
     The release is read off the catalogue, the revisions are those that the ledger records and those that an
-    upgrade would apply. Exits 0 when the database could be looked at, whatever was found.
+    upgrade would apply. Worker functions that are paused are named, with the statement that resumes them.
+    Exits 0 when the database could be looked at, whatever was found.
 
     \b
     pgflow-migrate status --dsn service=production
@@ -70,6 +71,13 @@ def _rows(found: Status) -> Iterator[tuple[str, str]]:
     if found.disagreement:
         yield "disagree", found.disagreement
     yield "pending", "unknown" if found.pending is None else ", ".join(found.pending) or "nothing"
+    if found.paused_grants:
+        yield "paused", "whether worker functions are, this role may not read; what it needs:"
+        yield from (("", statement) for statement in found.paused_grants)
+    for function in found.paused or ():
+        yield "paused", f"{function.function_name} since {function.paused_at:%Y-%m-%d %H:%M:%S %Z}"
+        yield "", function.reason
+        yield "", f"When the cause is mended: {function.resume}"
 
 
 def _release(found: Status) -> str:

@@ -12,7 +12,8 @@ from alembic.script import ScriptDirectory
 from pgflow_migrate import database, resources
 from pgflow_migrate.database import ServerInfo
 from pgflow_migrate.releases import identify
-from pgflow_migrate.upgrade import ledger, recorder
+from pgflow_migrate.upgrade import ledger, paused, recorder
+from pgflow_migrate.upgrade.paused import PausedFunction
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,8 @@ class Status:
         disagreement: how ``revision`` and ``release`` contradict each other; None when they agree.
         pending: the revisions that an upgrade would apply; None when it would refuse to, or when
             the ledger cannot be read.
+        paused: worker functions that are paused; None when ``paused_grants`` are missing.
+        paused_grants: the statements without which the role cannot read ``paused``.
     """
 
     server: ServerInfo
@@ -48,10 +51,12 @@ class Status:
     unknown: tuple[str, ...]
     disagreement: str | None
     pending: tuple[str, ...] | None
+    paused: tuple[PausedFunction, ...] | None
+    paused_grants: tuple[str, ...]
 
 
 def read_status(dsn: str) -> Status:
-    """Look at catalogue, ledger and version table in one read-only snapshot.
+    """Look at catalogue, ledger, version table and paused functions in one read-only snapshot.
 
     Raises:
         PgflowMigrateError: no connection.
@@ -76,6 +81,9 @@ def _read(connection: psycopg.Connection[Any]) -> Status:
     at = versions[0] if versions else found.revision
     disagreement = identify.disagreement(connection, versions, found)
     refused = bool(missing or changed or unknown or disagreement) or (at is None and not found.empty)
+    pausable = paused.pausable(connection)
+    paused_grants = paused.missing_grants(connection) if pausable else ()
+    paused_functions = paused.read(connection) if pausable and not paused_grants else ()
     return Status(
         server=server,
         release=found.release,
@@ -89,4 +97,6 @@ def _read(connection: psycopg.Connection[Any]) -> Status:
         unknown=unknown,
         disagreement=disagreement.message if disagreement else None,
         pending=None if refused else tuple(chain[chain.index(at) + 1 if at else 0 :]),
+        paused=None if paused_grants else paused_functions,
+        paused_grants=paused_grants,
     )
