@@ -19,6 +19,7 @@ COMMANDS = {
         "cmd_prune_helper",
         "Say which pruning helper is installed, and what to do; changes nothing.",
     ),
+    "worker": ("cmd_worker", "Work off the queue of one flow with handlers written in Python."),
     "replay": (
         "cmd_replay",
         "Take populated old databases through audit and upgrade, and compare with what must come of them.",

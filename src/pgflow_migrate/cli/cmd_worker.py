@@ -111,6 +111,7 @@ def _logging(*, debug: bool) -> Iterator[logging.Logger]:
     log = logging.getLogger("pgflow_migrate.worker")
     handler = _Stderr()
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    before = log.level, log.propagate
     log.addHandler(handler)
     log.setLevel(logging.DEBUG if debug else logging.INFO)
     log.propagate = False
@@ -118,6 +119,7 @@ def _logging(*, debug: bool) -> Iterator[logging.Logger]:
         yield log
     finally:
         log.removeHandler(handler)
+        log.level, log.propagate = before
 
 
 def _run(started: Worker, log: logging.Logger) -> Summary:

@@ -298,12 +298,12 @@ class Worker:
             named.append(f"and {unnamed} more")
         self._fatal = fatal
         self._log.error(
-            "worker %s stops at work that it cannot do, queue %s: %s Messages: %s. Nothing was claimed.%s",
+            "worker %s stops: %s; messages of queue %s: %s; nothing was claimed%s",
             self.worker_id,
+            fatal.reason.rstrip("."),
             fatal.queue_name,
-            f"{fatal.reason.rstrip('.')}.",
             ", ".join(named) or "none named",
-            f" {_pause(fatal.paused_function)}" if fatal.paused_function else "",
+            f"; {_pause(fatal.paused_function)}" if fatal.paused_function else "",
         )
         self._leave(Ending.FATAL)
 
@@ -350,4 +350,4 @@ class Worker:
 
 
 def _pause(function_name: str) -> str:
-    return f"Function {function_name} is paused until: {handshake.resume_statement(function_name)}"
+    return f"function {function_name} is paused until: {handshake.resume_statement(function_name)}"
