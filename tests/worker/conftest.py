@@ -79,6 +79,10 @@ class Bench:
         """All rows of a statement."""
         return self.connection.execute(query.encode(), values or None).fetchall()
 
+    def execute(self, query: str, *values: Any) -> int:
+        """A statement without a result; returns how many rows it changed."""
+        return self.connection.execute(query.encode(), values or None).rowcount
+
     def row(self, query: str, *values: Any) -> Row:
         """The one row of a statement."""
         (row,) = self.rows(query, *values)
