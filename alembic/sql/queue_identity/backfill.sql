@@ -21,6 +21,15 @@ alter table pgflow.step_tasks
 alter table pgflow.step_tasks
   alter column queue_name drop expression;
 
+-- Of a flow without steps it is two equal times that say from here on that the queue is its own. create_flow() of 0.16.0
+-- also took a queue that was there, and made a lost one anew: the preflight has found those queues whole and unshared.
+update pgflow.flows flow
+set created_at = meta.created_at
+from pgmq.meta meta
+where lower(meta.queue_name) = lower(flow.flow_slug)
+  and meta.created_at <> flow.created_at
+  and not exists (select from pgflow.steps step where step.flow_slug = flow.flow_slug);
+
 comment on column pgflow.steps.queue_name is
   'Canonical (lower-case) name of the PGMQ queue that tasks of this step are sent to; at most 47 '
   'characters.';

@@ -9,10 +9,24 @@ as $$
     task.flow_slug,
     task.run_id,
     task.step_slug,
+    -- Subqueries, so that a map's array is not copied for each of its elements.
     case
-      when step.step_type = 'map' and step.deps_count = 0 then run.input -> task.task_index
-      when step.step_type = 'map' then parents.only_output -> task.task_index
-      else coalesce(parents.outputs, '{}'::jsonb)
+      when step.step_type = 'single' then (
+        select coalesce(jsonb_object_agg(parent.step_slug, parent.output), '{}')
+        from pgflow.deps dep
+        join pgflow.step_states parent
+          on parent.run_id = task.run_id and parent.step_slug = dep.dep_slug and parent.status = 'completed'
+        where dep.flow_slug = task.flow_slug and dep.step_slug = task.step_slug
+      )
+      when step.deps_count = 0 then run.input -> task.task_index
+      else (
+        select parent.output -> task.task_index
+        from pgflow.deps dep
+        join pgflow.step_states parent
+          on parent.run_id = task.run_id and parent.step_slug = dep.dep_slug and parent.status = 'completed'
+        where dep.flow_slug = task.flow_slug and dep.step_slug = task.step_slug
+        limit 1
+      )
     end,
     task.message_id,
     task.task_index,
@@ -20,15 +34,6 @@ as $$
   from pgflow.step_tasks task
   join pgflow.runs run on run.run_id = task.run_id
   join pgflow.steps step on step.flow_slug = task.flow_slug and step.step_slug = task.step_slug
-  left join lateral (
-    select
-      jsonb_object_agg(parent.step_slug, parent.output) as outputs,
-      (array_agg(parent.output))[1] as only_output
-    from pgflow.deps dep
-    join pgflow.step_states parent
-      on parent.run_id = task.run_id and parent.step_slug = dep.dep_slug and parent.status = 'completed'
-    where dep.flow_slug = task.flow_slug and dep.step_slug = task.step_slug
-  ) parents on step.deps_count > 0
   where task.queue_name = p_queue_name and task.message_id = any (p_msg_ids);
 $$;
 

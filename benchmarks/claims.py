@@ -1,0 +1,183 @@
+"""Throughput of claim and completion: queue identity against the 0.16.0 core, and against its own growing history.
+
+    python benchmarks/claims.py --runs 10000 --batch 10 --history 1000000
+
+On one server, in one run. Databases at 0.16.0 and at queue identity take turns, slice by slice, at what a worker does with
+runs of a single step: read a batch, claim it, complete each task. The 0.16.0 core claims by start_tasks, queue identity by
+claim_tasks. Then the same at queue identity with a small and a large history of finished tasks in the same flow. What
+counts are the ratios; the rates are this machine's.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import click
+import psycopg
+from rich.console import Console
+from rich.table import Table
+
+from pgflow_migrate.replay.templates import Templates
+from pgflow_migrate.servers import Server, open_server
+
+FLOW = "single"
+WORKER = uuid.UUID("11111111-1111-1111-1111-111111111111")
+
+_DEFINITION = """
+  select pgflow.create_flow('single');
+  select pgflow.add_step('single', 'only');
+  insert into pgflow.workers (worker_id, queue_name, function_name)
+  values ('11111111-1111-1111-1111-111111111111', 'single', 'benchmark');
+"""
+
+# Finished runs as the core leaves them: one completed task each, its message in the archive.
+_HISTORY = """
+  create temp table past on commit drop as
+  select gen_random_uuid() as run_id, n.n as msg_id, now() - interval '2 days' as at from generate_series(1, %(size)s) n (n);
+
+  insert into pgflow.runs (run_id, flow_slug, status, input, output, remaining_steps, started_at, completed_at)
+  select run_id, 'single', 'completed', '{}', '{"only": 1}', 0, at, at from past;
+
+  insert into pgflow.step_states (
+    flow_slug, run_id, step_slug, status, remaining_tasks, remaining_deps, initial_tasks, output,
+    created_at, started_at, completed_at
+  )
+  select 'single', run_id, 'only', 'completed', 0, 0, 1, '1', at, at, at from past;
+
+  insert into pgflow.step_tasks (
+    flow_slug, run_id, step_slug, task_index, status, attempts_count, message_id, queue_name, output,
+    queued_at, started_at, completed_at
+  )
+  select 'single', run_id, 'only', 0, 'completed', 1, msg_id, 'single', '1', at, at, at from past;
+
+  insert into pgmq.a_single (msg_id, read_ct, enqueued_at, archived_at, vt, message)
+  select msg_id, 1, at, at, at, '{}' from past;
+
+  select setval(pg_get_serial_sequence('pgmq.q_single', 'msg_id'), max(msg_id)) from past;
+"""
+
+_CLAIMS = {
+    "core_0_16_0": (
+        "select run_id, step_slug, task_index"
+        " from pgflow.start_tasks(flow_slug => %s, msg_ids => %s::bigint[], worker_id => %s)"
+    ),
+    "queue_identity": (
+        "select (task ->> 'run_id')::uuid, task ->> 'step_slug', (task ->> 'task_index')::integer"
+        " from pgflow.claim_tasks(queue_name => 'single', flow_slug => %s, msg_ids => %s::bigint[], worker_id => %s) as outcome,"
+        " jsonb_array_elements(outcome -> 'tasks') as task"
+    ),
+}
+
+
+@dataclass
+class Subject:
+    """A database under measurement, and the seconds that it has spent."""
+
+    name: str
+    release: str
+    connection: psycopg.Connection[tuple[Any, ...]]
+    claiming: float = 0.0
+    completing: float = 0.0
+    tasks: int = 0
+    slices: list[float] = field(default_factory=list)
+
+    @property
+    def rate(self) -> float:
+        """Tasks claimed and completed in a second."""
+        return self.tasks / (self.claiming + self.completing)
+
+    def start(self, runs: int) -> None:
+        """Start runs; not timed."""
+        self.connection.execute(
+            "select count(*) from generate_series(1, %s) as n (n), pgflow.start_flow('single', to_jsonb(n.n))", (runs,)
+        )
+
+    def work(self, batch: int) -> None:
+        """Claim and complete all that is there, a batch at a time."""
+        for messages in self._batches(batch):
+            began = time.perf_counter()
+            tasks = self.connection.execute(
+                _CLAIMS[self.release].encode(), (FLOW, messages, WORKER)
+            ).fetchall()
+            claimed = time.perf_counter()
+            for task in tasks:
+                self.connection.execute("select pgflow.complete_task(%s, %s, %s, '1')", task)
+            done = time.perf_counter()
+            assert len(tasks) == len(messages)
+            self.claiming += claimed - began
+            self.completing += done - claimed
+            self.tasks += len(tasks)
+
+    def _batches(self, size: int) -> Iterator[list[int]]:
+        while True:
+            rows = self.connection.execute("select msg_id from pgmq.read('single', 60, %s)", (size,)).fetchall()
+            if not rows:
+                return
+            yield [row[0] for row in rows]
+
+
+def _subject(server: Server, name: str, release: str, history: int = 0) -> Subject:
+    dsn = Templates(server).clone(release, name.replace(" ", "_"))
+    connection = psycopg.connect(dsn, autocommit=True)
+    connection.execute(_DEFINITION)
+    if history:
+        with connection.transaction():
+            psycopg.ClientCursor(connection).execute(_HISTORY, {"size": history})
+        connection.execute("vacuum analyze")
+    return Subject(name, release, connection)
+
+
+def _measure(subjects: list[Subject], runs: int, slices: int, batch: int) -> None:
+    """Let the subjects take turns, so that what else happens on the machine meets all of them alike."""
+    for subject in subjects:
+        subject.start(batch)
+        subject.work(batch)
+        subject.claiming = subject.completing = subject.tasks = 0
+    for number in range(slices):
+        for subject in subjects[number % 2 :: 1] + subjects[: number % 2]:
+            subject.start(runs // slices)
+            subject.work(batch)
+
+
+@click.command()
+@click.option("--server", default="embedded:18", show_default=True, help="Where to measure.")
+@click.option("--runs", default=10_000, show_default=True, help="Runs of a single step, in each database.")
+@click.option("--batch", default=10, show_default=True, help="Messages read and claimed at once.")
+@click.option("--slices", default=20, show_default=True, help="Turns that the databases take.")
+@click.option("--history", default=1_000_000, show_default=True, help="Finished tasks of the large history.")
+@click.option("--small-history", default=10_000, show_default=True, help="Finished tasks of the small one.")
+def main(server: str, runs: int, batch: int, slices: int, history: int, small_history: int) -> None:
+    """Measure claim and completion against the 0.16.0 core and against a growing history."""
+    console = Console(width=110)
+    with open_server(server, durable=True) as running:
+        console.print(f"{running.label}: {runs} runs of a single step in each database, batches of {batch}")
+        for title, subjects in {
+            "against the old core": [
+                _subject(running, "0.16.0", "core_0_16_0"),
+                _subject(running, "queue identity", "queue_identity"),
+            ],
+            "against its own history": [
+                _subject(running, f"{small_history} finished tasks", "queue_identity", small_history),
+                _subject(running, f"{history} finished tasks", "queue_identity", history),
+            ],
+        }.items():
+            _measure(subjects, runs, slices, batch)
+            table = Table("database", "tasks a second", "ratio", "ms a claim", "ms a completion", title=title)
+            for subject in subjects:
+                table.add_row(
+                    subject.name,
+                    f"{subject.rate:.0f}",
+                    f"{subject.rate / subjects[0].rate:.2f}",
+                    f"{1000 * subject.claiming * batch / subject.tasks:.2f}",
+                    f"{1000 * subject.completing / subject.tasks:.2f}",
+                )
+                subject.connection.close()
+            console.print(table)
+
+
+if __name__ == "__main__":
+    main()
