@@ -12,7 +12,7 @@ declare
   replaceable_md5s constant text[] := array[
     'fcba8d05326f47f4b94801fadc18a15c',  -- documented since 0.7.0
     'e7cbf1f31d65d4cb3020b74b015072da',  -- documented from 0.2.3 to 0.6.1
-    '2654722401e35b88c832d398f4e128c7'  -- the one below
+    'e3185c756fef689986216191c036b897'  -- the one below
   ];
 begin
   if not exists (
@@ -112,16 +112,18 @@ begin
   delete from pgflow.step_states state where state.run_id = any (old_runs);
   delete from pgflow.runs run where run.run_id = any (old_runs);
 
-  -- Archives of pgflow's own queues: of every flow's default, of every step's route, and of tasks sent elsewhere
-  -- before their route was changed.
+  -- Archives of pgflow's own queues: of every step's route; of tasks sent elsewhere before their route was changed;
+  -- and of flows without steps, if the queue was made together with the flow: else it may be a stranger's.
   for archived_queue in
-    select lower(flow.flow_slug) from pgflow.flows flow
-    union
     select step.queue_name from pgflow.steps step
     union
     select task.queue_name from pgflow.step_tasks task where task.message_id is not null
     union
     select unnest(pruned_queues)
+    union
+    select lower(flow.flow_slug)
+    from pgflow.flows flow
+    join pgmq.meta meta on lower(meta.queue_name) = lower(flow.flow_slug) and meta.created_at = flow.created_at
     order by 1
   loop
     begin
