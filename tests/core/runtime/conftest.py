@@ -73,6 +73,19 @@ class Core:
         with pytest.raises(psycopg.Error) as caught, self.connection.transaction():
             yield caught
 
+    @contextmanager
+    def notices(self) -> Iterator[list[str]]:
+        """What the server tells the client meanwhile, each with its detail and hint."""
+        said: list[str] = []
+
+        def hear(notice: psycopg.errors.Diagnostic) -> None:
+            parts = (notice.message_primary, notice.message_detail, notice.message_hint)
+            said.append(" ".join(part for part in parts if part))
+
+        self.connection.add_notice_handler(hear)
+        yield said
+        self.connection.remove_notice_handler(hear)
+
     def clock(self) -> datetime:
         """The wall clock of the server."""
         value: datetime = self.value("select clock_timestamp()")
@@ -175,6 +188,25 @@ class Core:
             worker_id,
         )
 
+    def claim_tasks(
+        self,
+        queue: str | None,
+        flow: str | None,
+        messages: Sequence[int | None] | None,
+        worker_id: UUID | None = WORKER,
+    ) -> Row:
+        """Claim the tasks behind some messages of a queue; the whole outcome."""
+        if worker_id == WORKER:
+            self.worker()
+        outcome: Row = self.value(
+            "select pgflow.claim_tasks(%s, %s, %s::bigint[], %s::uuid)",
+            queue,
+            flow,
+            messages if messages is None else list(messages),
+            worker_id,
+        )
+        return outcome
+
     def claim(self, run_id: UUID, step: str, index: int = 0) -> list[Row]:
         """Claim one task by its message, read or not."""
         task = self.task(run_id, step, index)
@@ -238,6 +270,18 @@ class Core:
         """The ids in a queue's archive, ascending."""
         return self._ids("a_", queue)
 
+    def send(self, queue: str, body: object) -> int:
+        """Put a message into a queue behind pgflow's back; returns its id."""
+        message: int = self.value("select pgmq.send(%s::text, %s::jsonb)", queue, _json(body))
+        return message
+
+    def visible(self, queue: str) -> list[int]:
+        """The ids in a queue that a read would give, ascending."""
+        query = sql.SQL("select msg_id from {} where vt <= clock_timestamp() order by 1").format(
+            _table("q_", queue)
+        )
+        return [row["msg_id"] for row in self.connection.execute(query).fetchall()]
+
     def messages(self, run_id: UUID, *steps: str) -> list[int]:
         """The message ids of the tasks of some steps, ascending."""
         rows = self.rows(
@@ -250,13 +294,20 @@ class Core:
     def message(self, run_id: UUID, step: str, index: int = 0) -> Row:
         """A task's message in the queue."""
         task = self.task(run_id, step, index)
-        query = sql.SQL("select * from {} where msg_id = %s").format(_table("q_", task["flow_slug"]))
+        queue = task["queue_name"] if self.routed else task["flow_slug"]
+        query = sql.SQL("select * from {} where msg_id = %s").format(_table("q_", queue))
         (row,) = self.connection.execute(query, (task["message_id"],)).fetchall()
         return row
 
     def show(self, queue: str) -> None:
         """Make every message of a queue visible."""
         self.connection.execute(sql.SQL("update {} set vt = clock_timestamp()").format(_table("q_", queue)))
+
+    def hide(self, queue: str) -> None:
+        """Make every message of a queue invisible for an hour."""
+        self.connection.execute(
+            sql.SQL("update {} set vt = clock_timestamp() + interval '1 hour'").format(_table("q_", queue))
+        )
 
     def lose(self, queue: str, *messages: int) -> None:
         """Take messages out of a queue behind pgflow's back."""

@@ -519,32 +519,56 @@ def test_late_callbacks_of_ended_siblings_change_nothing(hardened: Core, mode: s
     assert hardened.everything("crowd") == before
 
 
-def test_a_late_failure_of_a_permanently_stalled_task_queues_it_again(core: Core) -> None:
-    run = single(core)
+def given_up(core: Core, **options: object) -> UUID:
+    """A run whose only task has attempts left and is permanently stalled."""
+    run = single(core, **options)
     core.claim(run, "first")
     core.execute("update pgflow.step_tasks set requeued_count = 3 where run_id = %s", run)
     core.age(run, "first", 1000)
     assert core.requeue() == 0
-    core.fail(run, "first", "late")
-    task = core.task(run, "first")
+    return run
+
+
+def test_the_old_cores_queue_a_permanently_stalled_task_again_when_it_fails_late(old_core: Core) -> None:
+    run = given_up(old_core)
+    old_core.fail(run, "first", "late")
+    task = old_core.task(run, "first")
     assert (task["status"], task["error_message"], task["started_at"]) == ("queued", "late", None)
-    assert task["permanently_stalled_at"] == core.value("select now()")
-    assert core.requeue() == 0
+    assert task["permanently_stalled_at"] == old_core.value("select now()")
+    assert old_core.requeue() == 0
 
 
-def test_without_its_message_such_a_task_can_never_be_claimed(hardened: Core) -> None:
-    run = single(hardened)
-    hardened.claim(run, "first")
-    hardened.execute("update pgflow.step_tasks set requeued_count = 3 where run_id = %s", run)
-    hardened.age(run, "first", 1000)
-    hardened.requeue()
-    hardened.execute("select pgflow._archive_task_message(%s, 'first', 0)", run)
-    hardened.fail(run, "first", "late")
-    assert hardened.read("plain") == []
-    with hardened.error() as caught:
-        hardened.claim(run, "first")
+@pytest.mark.parametrize("old_core", ["core_0_15_1", "core_0_16_0"], indirect=True)
+def test_without_its_message_such_a_task_is_lost_for_good(old_core: Core) -> None:
+    run = given_up(old_core)
+    old_core.execute("select pgflow._archive_task_message(%s, 'first', 0)", run)
+    old_core.fail(run, "first", "late")
+    assert old_core.read("plain") == []
+    with old_core.error() as caught:
+        old_core.claim(run, "first")
     assert caught.value.sqlstate == "22P02"
-    assert hardened.task(run, "first")["status"] == "queued"
+    assert old_core.task(run, "first")["status"] == "queued"
+    assert old_core.run(run)["status"] == "started"
+
+
+@pytest.mark.parametrize(
+    ("mode", "states", "whole"),
+    [
+        ("fail", {"first": "failed", "second": "created"}, "failed"),
+        ("skip", {"first": "skipped", "second": "started"}, "started"),
+        ("skip-cascade", {"first": "skipped", "second": "skipped"}, "completed"),
+    ],
+)
+def test_queue_identity_takes_the_late_failure_of_a_permanently_stalled_task_for_its_last(
+    routed: Core, mode: str, states: dict[str, str], whole: str
+) -> None:
+    run = given_up(routed, max_attempts=5, when_exhausted=mode)
+    routed.fail(run, "first", "late")
+    task = routed.task(run, "first")
+    assert (task["status"], task["error_message"], task["attempts_count"]) == ("failed", "late", 1)
+    assert (routed.states(run), routed.run(run)["status"]) == (states, whole)
+    assert routed.queued("plain") == routed.messages(run, "second")
+    assert routed.archived("plain") == routed.messages(run, "first")
 
 
 def test_callbacks_never_raise_for_unknown_late_or_duplicate_calls(core: Core) -> None:

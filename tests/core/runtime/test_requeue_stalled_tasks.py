@@ -248,16 +248,41 @@ def test_tasks_without_a_message_are_requeued_and_marked_without_queue_calls(cor
     assert core.task(run, "each", 1)["permanently_stalled_at"] == core.value("select now()")
 
 
-def test_a_missing_queue_aborts_the_whole_call(core: Core) -> None:
-    left, right = claimed(core, "left"), claimed(core, "right")
+def test_one_missing_queue_aborts_the_recovery_of_all(old_core: Core) -> None:
+    left, right = claimed(old_core, "left"), claimed(old_core, "right")
     for run in (left, right):
-        core.age(run, "first", 1000)
-    core.execute("select pgmq.drop_queue('right')")
-    before = core.everything("left")
-    with core.error() as caught:
-        core.requeue()
+        old_core.age(run, "first", 1000)
+    old_core.execute("select pgmq.drop_queue('right')")
+    before = old_core.everything("left")
+    with old_core.error() as caught:
+        old_core.requeue()
     assert caught.value.sqlstate == "42P01"
-    assert core.everything("left") == before
+    assert old_core.everything("left") == before
+
+
+@pytest.mark.parametrize("requeued_count", [0, 3])
+def test_queue_identity_passes_over_the_tasks_of_a_missing_queue(routed: Core, requeued_count: int) -> None:
+    left, right = claimed(routed, "left"), claimed(routed, "right")
+    for run in (left, right):
+        routed.age(run, "first", 1000)
+    routed.execute(
+        "update pgflow.step_tasks set requeued_count = %s where run_id = %s", requeued_count, right
+    )
+    routed.execute("select pgmq.drop_queue('right')")
+    before = routed.task(right, "first")
+    assert routed.requeue() == 1
+    assert routed.task(left, "first")["status"] == "queued"
+    assert routed.task(right, "first") == before
+
+
+def test_they_are_recovered_as_soon_as_the_queue_is_back(routed: Core) -> None:
+    run = claimed(routed)
+    routed.age(run, "first", 1000)
+    routed.execute("alter table pgmq.q_plain rename to q_away")
+    assert routed.requeue() == 0
+    routed.execute("alter table pgmq.q_away rename to q_plain")
+    assert routed.requeue() == 1
+    assert routed.visible("plain") == routed.messages(run, "first")
 
 
 def test_without_stalled_tasks_the_count_is_zero(core: Core) -> None:
