@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -80,6 +81,15 @@ class Session(Core):
             **{kind: [int(one) for one in outcome[kind]] for kind in ("deferred", "archived", "foreign")},
         }
         return {kind: ids for kind, ids in groups.items() if ids}
+
+    def wait_until_waiting(self, looker: Core, call: Future[Any]) -> None:
+        """Return as soon as this session's call waits for a lock, whoever holds it."""
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            assert not call.done(), f"the call did not wait: {settled(call)!r}"
+            if looker.value("select cardinality(pg_blocking_pids(%s))", self.pid):
+                return
+        raise AssertionError("the call never waited for a lock")
 
     # -- what is there ---------------------------------------------------------------------------
 
