@@ -1,4 +1,4 @@
-"""A batch with work that cannot be accounted for is given back whole; its worker is paused, no error raised."""
+"""A batch with work nobody can account for is given back whole; its worker is paused, no error raised."""
 
 from __future__ import annotations
 
