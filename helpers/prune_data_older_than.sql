@@ -12,7 +12,7 @@ declare
   replaceable_md5s constant text[] := array[
     'fcba8d05326f47f4b94801fadc18a15c',  -- documented since 0.7.0
     'e7cbf1f31d65d4cb3020b74b015072da',  -- documented from 0.2.3 to 0.6.1
-    'e3185c756fef689986216191c036b897'  -- the one below
+    '28bd128e629e00828f75a09237ffa8cd'  -- the one below
   ];
 begin
   if not exists (
@@ -65,7 +65,7 @@ declare
   old_runs uuid[];
   dead_workers uuid[];
   their_tasks tid[];
-  pruned_queues text[] := '{}';
+  pruned_queues text[] := array[]::text[];
   batch record;
   archived_queue text;
 begin

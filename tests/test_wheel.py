@@ -80,6 +80,12 @@ def test_audit_upgrade_and_status_work(
     assert "queue_identity" in _run(installed, tmp_path, "status", "--dsn", dsn).stdout
 
 
+def test_the_pruning_helper_is_in_it(installed: Path, tmp_path: Path) -> None:
+    printed = _run(installed, tmp_path, "prune-helper", "--sql")
+    expected = (ROOT / "helpers/prune_data_older_than.sql").read_text(encoding="utf-8")
+    assert (printed.returncode, printed.stdout) == (0, expected)
+
+
 def test_a_scenario_replays_from_the_installed_fixtures(installed: Path, tmp_path: Path) -> None:
     replayed = _run(installed, tmp_path, "replay", "--scenario", "empty*", "--format", "json")
     assert replayed.returncode == 0, replayed.stderr

@@ -80,8 +80,8 @@ def test_it_deletes_old_ended_runs_with_all_that_they_have(populated: World) -> 
         ("orders",),
     ]
     assert populated.rows('select queue_name::text from pgmq.meta order by queue_name collate "C"') == [
-        ("cafeOrders",),
         ("cafe_pay",),
+        ("cafeorders",),
         ("orders",),
     ]
 

@@ -122,7 +122,10 @@ def test_a_replay_that_cannot_run_is_valid_junit(fixtures: Path) -> None:
         ("replay --server emb", ["embedded:16", "embedded:17", "embedded:18"]),
         ("replay --release 0.15", ["0.15.0", "0.15.1"]),
         ("replay --release 0.15.0 --scenario ", ["hardening", "running"]),
-        ("replay --scenario prune", ["prune_helper_customised", "prune_helper_stock"]),
+        (
+            "replay --scenario prune",
+            ["prune_helper_customised", "prune_helper_original", "prune_helper_stock"],
+        ),
     ],
 )
 def test_the_shell_completes_servers_releases_and_scenarios(words: str, completions: list[str]) -> None:
