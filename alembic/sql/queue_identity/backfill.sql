@@ -21,8 +21,8 @@ alter table pgflow.step_tasks
 alter table pgflow.step_tasks
   alter column queue_name drop expression;
 
--- Of a flow without steps it is two equal times that say from here on that the queue is its own. create_flow() of 0.16.0
--- also took a queue that was there, and made a lost one anew: the preflight has found those queues whole and unshared.
+-- Of a flow without steps it is two equal times that say from here on that the queue is its own. create_flow() of
+-- 0.16.0 also took a queue that was there, and made a lost one anew: the preflight has found them whole and unshared.
 update pgflow.flows flow
 set created_at = meta.created_at
 from pgmq.meta meta

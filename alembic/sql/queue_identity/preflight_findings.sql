@@ -142,6 +142,10 @@ begin
     from attribute a
     where a.table_name in ('steps', 'step_tasks') and a.name = 'queue_name'
     union all
+    select format('pgflow.%s has column %s already', a.table_name, a.name)
+    from attribute a
+    where a.table_name = 'worker_functions' and a.name in ('paused_at', 'pause_reason')
+    union all
     select format('function pgflow.%s is missing', f.signature)
     from unnest(array[
       'start_flow(text, jsonb, uuid)', 'start_ready_steps(uuid)', 'start_tasks(text, bigint[], uuid)',
@@ -159,11 +163,14 @@ begin
     -- What the upgrade will create must not be there: replaced functions would keep a stranger's ownership.
     select format('function pgflow.%s is in the way', r.signature)
     from routine r
-    where split_part(r.signature, '(', 1) in (
-      '_archive_messages', '_complete_step_if_last_task', '_end_unfinished_tasks',
+    where r.signature = 'ensure_flow_compiled(text, jsonb, jsonb)' or split_part(r.signature, '(', 1) in (
+      '_archive_messages', '_claim_messages', '_complete_step_if_last_task', '_end_unfinished_tasks',
       '_fail_run_for_exhausted_task', '_fail_run_for_type_violation', '_fail_run_for_unmet_condition',
+      '_judge_messages', '_lock_flow', '_lock_flow_and_runs', '_message_fault', '_pause_worker_function',
+      '_provision_queue', '_queue_faults', '_queue_is_provisioned', '_queue_traces', '_refuse_batch',
       '_release_dependents_of_skipped', '_send_failure_events', '_send_skipped_events',
-      '_skip_step_for_exhausted_task', '_unmet_conditions'
+      '_skip_step_for_exhausted_task', '_task_records', '_unmet_conditions', 'claim_tasks',
+      'resume_worker_function'
     )
     union all
     select format('relation pgflow.%s is in the way', c.relname)
@@ -176,7 +183,8 @@ begin
     select format('constraint %s on pgflow.%s is in the way', o.conname, e.table_name)
     from pg_constraint o
     join existing e on e.oid = o.conrelid
-    where e.table_name in ('steps', 'step_tasks') and o.conname = 'queue_name_is_canonical'
+    where (e.table_name in ('steps', 'step_tasks') and o.conname = 'queue_name_is_canonical')
+      or (e.table_name = 'worker_functions' and o.conname = 'pause_has_a_reason')
     union all
     -- PostgreSQL rewrites no table whose row type is stored elsewhere.
     select format(
@@ -1066,10 +1074,10 @@ begin
       case when h.stock then 'prune-helper-stock' else 'prune-helper-customised' end as code,
       1 as count, array[h.signature] as samples,
       case
-        when h.stock then 'It keeps working while every flow uses its default queue. Replace it before a '
-          'flow uses another.'
-        else 'It is not the documented definition. Adapt it to queue names by hand; the upgrade leaves it '
-          'alone.'
+        when h.stock then 'The upgrade leaves it alone, and it works while every flow uses its default queue. Replace it '
+          'after the upgrade: pgflow-migrate prune-helper --sql prints its replacement.'
+        else 'It is not the documented definition, and the upgrade leaves it alone. Adapt it to queue names by hand: '
+          'pgflow-migrate prune-helper says how.'
       end as hint
     from helper h
     union all

@@ -4,7 +4,7 @@ create or replace function pgflow._archive_messages(p_queue_names text[], p_msg_
 returns void
 language plpgsql
 volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 declare
   batch record;

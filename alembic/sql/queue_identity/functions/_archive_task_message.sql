@@ -3,7 +3,7 @@ create or replace function pgflow._archive_task_message(p_run_id uuid, p_step_sl
 returns void
 language sql
 volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
   select pgmq.archive(task.queue_name, task.message_id)
   from pgflow.step_tasks task

@@ -1,23 +1,27 @@
--- The claim boundary. Locks: runs, then tasks, each in key order; then queue rows. The run's lock keeps callbacks
--- away, which take it first; so two paths never hold tasks of one run and wait for each other.
+-- The claim boundary. A claim waits for nobody's task: what another session holds is left as it was read, for a later
+-- read. So it stands in no circle of sessions that wait for each other, and one slow transaction holds up its own tasks
+-- only. Locks: tasks, in key order; then queue rows. Whether a run is over is judged after its tasks are locked; a run
+-- that ends later finds the claimed task started, and ends it.
 create or replace function pgflow._claim_messages(
   p_queue_name text, p_flow_slug text, p_msg_ids bigint[], p_worker_id uuid,
   out outcome jsonb, out claimed bigint[]
 )
 language plpgsql
 volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 declare
   queue constant text := lower(p_queue_name);
   batch constant bigint[] := array(
     select distinct wanted.id from unnest(p_msg_ids) as wanted (id) where wanted.id is not null order by wanted.id
   );
-  run_ids uuid[];
+  held bigint[];
+  subscribed boolean;
   visible_in integer[];
   deferred bigint[];
   deferred_in integer[];
   archived bigint[];
+  busy bigint[];
   strays bigint[];
   doubtful jsonb;
   doubtful_count integer;
@@ -25,28 +29,28 @@ declare
 begin
   claimed := '{}';
 
-  run_ids := array(
-    select distinct task.run_id
+  held := array(
+    select task.message_id
     from pgflow.step_tasks task
     where task.queue_name = queue and task.message_id = any (batch) and task.status in ('queued', 'started')
+    order by task.run_id, task.step_slug, task.task_index
+    for update skip locked
   );
-  perform from pgflow.runs run where run.run_id = any (run_ids) order by run.run_id for share;
-  perform
-  from pgflow.step_tasks task
-  where task.queue_name = queue and task.message_id = any (batch) and task.status in ('queued', 'started')
-  order by task.run_id, task.step_slug, task.task_index
-  for update;
 
-  -- The subscription comes before the messages. Read under the locks: a deletion that we waited for is over now.
-  if not exists (select from pgflow.flows flow where flow.flow_slug = p_flow_slug) then
+  -- The subscription comes before the messages.
+  select queue = lower(flow.flow_slug) or exists (
+    select from pgflow.steps step where step.flow_slug = flow.flow_slug and step.queue_name = queue
+  )
+  into subscribed
+  from pgflow.flows flow
+  where flow.flow_slug = p_flow_slug;
+  if not found then
     outcome := pgflow._refuse_batch(
       queue, batch, p_worker_id, format('flow "%s" does not exist', p_flow_slug), '[]', 0
     );
     return;
   end if;
-  if queue is distinct from lower(p_flow_slug) and not exists (
-    select from pgflow.steps step where step.flow_slug = p_flow_slug and step.queue_name = queue
-  ) then
+  if subscribed is not true then
     outcome := pgflow._refuse_batch(
       queue, batch, p_worker_id, format('queue "%s" is not a queue of flow "%s"', queue, p_flow_slug), '[]', 0
     );
@@ -59,13 +63,14 @@ begin
     array_agg(judged.msg_id order by judged.msg_id) filter (where judged.verdict = 'defer'),
     array_agg(judged.visible_in order by judged.msg_id) filter (where judged.verdict = 'defer'),
     array_agg(judged.msg_id order by judged.msg_id) filter (where judged.verdict = 'archive'),
+    array_agg(judged.msg_id order by judged.msg_id) filter (where judged.verdict = 'busy'),
     array_agg(judged.msg_id order by judged.msg_id) filter (where judged.verdict = 'foreign'),
     jsonb_agg(
       jsonb_build_object('msg_id', judged.msg_id::text, 'reason', judged.reason) order by judged.msg_id
     ) filter (where judged.verdict = 'fatal'),
     count(*) filter (where judged.verdict = 'fatal')
-  into claimed, visible_in, deferred, deferred_in, archived, strays, doubtful, doubtful_count
-  from pgflow._judge_messages(queue, p_flow_slug, batch) judged;
+  into claimed, visible_in, deferred, deferred_in, archived, busy, strays, doubtful, doubtful_count
+  from pgflow._judge_messages(queue, p_flow_slug, batch, held) judged;
 
   if doubtful_count > 0 then
     claimed := '{}';
@@ -80,8 +85,11 @@ begin
     update pgflow.step_tasks task
     set status = 'started',
         attempts_count = task.attempts_count + 1,
-        started_at = now(),
-        last_worker_id = p_worker_id
+        -- Not before it was queued: that may have been after this transaction began.
+        started_at = greatest(now(), task.queued_at),
+        last_worker_id = p_worker_id,
+        -- Given up once, and brought back since: a new attempt has not stalled.
+        permanently_stalled_at = null
     where task.queue_name = queue and task.message_id = any (claimed);
   end if;
 
@@ -111,6 +119,7 @@ begin
     'queue_name', queue,
     'deferred', to_jsonb(coalesce(deferred, '{}')::text[]),
     'archived', to_jsonb(coalesce(archived, '{}')::text[]),
+    'busy', to_jsonb(coalesce(busy, '{}')::text[]),
     'foreign', to_jsonb(coalesce(strays, '{}')::text[])
   );
 end;

@@ -5,7 +5,7 @@ create or replace function pgflow._complete_step_if_last_task(
 returns boolean
 language plpgsql
 volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 declare
   step_output jsonb;

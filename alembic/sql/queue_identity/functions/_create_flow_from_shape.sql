@@ -3,7 +3,7 @@
 create or replace function pgflow._create_flow_from_shape(p_flow_slug text, p_shape jsonb)
 returns void
 language plpgsql
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $function$
 declare
   v_options jsonb := p_shape -> 'options';

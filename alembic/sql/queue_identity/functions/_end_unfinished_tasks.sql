@@ -3,7 +3,7 @@ create or replace function pgflow._end_unfinished_tasks(p_run_id uuid, p_step_sl
 returns void
 language plpgsql
 volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 declare
   queue_names text[];

@@ -3,7 +3,7 @@ create or replace function pgflow._fail_run_for_exhausted_task(p_run_id uuid, p_
 returns void
 language plpgsql
 volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 begin
   update pgflow.step_states state

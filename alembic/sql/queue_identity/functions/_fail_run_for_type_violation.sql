@@ -5,7 +5,7 @@ create or replace function pgflow._fail_run_for_type_violation(
 returns void
 language plpgsql
 volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 begin
   -- the task's row before any queue row

@@ -3,7 +3,7 @@ create or replace function pgflow._fail_run_for_unmet_condition(p_run_id uuid, p
 returns void
 language plpgsql
 volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 begin
   update pgflow.runs run

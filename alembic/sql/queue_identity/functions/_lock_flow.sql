@@ -3,7 +3,7 @@ create or replace function pgflow._lock_flow(p_flow_slug text)
 returns void
 language sql
 volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
   select pg_catalog.pg_advisory_xact_lock(1, pg_catalog.hashtext(lower(p_flow_slug)));
 $$;

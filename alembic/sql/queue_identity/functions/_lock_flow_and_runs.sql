@@ -5,7 +5,7 @@ create or replace function pgflow._lock_flow_and_runs(p_flow_slug text)
 returns boolean
 language plpgsql
 volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 declare
   complete boolean := false;

@@ -3,20 +3,12 @@ create or replace function pgflow._message_fault(p_message jsonb)
 returns text
 language sql
 stable
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
   select case
-    -- lax: also inside an array; or encoded twice
-    when not coalesce(
-      jsonb_path_exists(
-        p_message, 'lax $ ? (exists(@.flow_slug) || exists(@.run_id) || exists(@.step_slug) || exists(@.task_index))'
-      )
-      or (
-        jsonb_typeof(p_message) = 'string'
-        and (p_message #>> '{}') ~ '"(flow_slug|run_id|step_slug|task_index)"'
-      ),
-      false
-    ) then null
+    -- At any depth, and in text that is JSON itself.
+    when p_message is null
+      or p_message::text !~ '[^[:alnum:]_](flow_slug|run_id|step_slug|task_index)[^[:alnum:]_:]*:' then null
     when exists (
       select
       from pgflow.step_tasks task
@@ -32,6 +24,6 @@ as $$
 $$;
 
 comment on function pgflow._message_fault(jsonb) is
-  'Internal. For a message without a task of its own: NULL when it is foreign (its body has none of the keys '
-  'flow_slug, run_id, step_slug, task_index); wrong_route when its body addresses a task that has another '
+  'Internal. For a message without a task of its own: NULL when it is foreign (nowhere in its body there is a '
+  'key flow_slug, run_id, step_slug or task_index); wrong_route when its body addresses a task that has another '
   'message; else missing_task.';

@@ -3,7 +3,7 @@ create or replace function pgflow._pause_worker_function(p_worker_id uuid, p_rea
 returns text
 language sql
 volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
   -- The first reason stays: what comes later follows from it.
   update pgflow.worker_functions target

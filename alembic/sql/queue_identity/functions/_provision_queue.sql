@@ -3,7 +3,7 @@ create or replace function pgflow._provision_queue(p_flow_slug text, p_queue_nam
 returns void
 language plpgsql
 volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 declare
   collided boolean := false;
@@ -21,20 +21,22 @@ begin
   end;
 
   -- Or PGMQ waited, and created nothing because everything was there already. What we have created bears our
-  -- transaction's time, and all of it was written by one and the same (sub)transaction.
+  -- transaction's time; and who creates a table holds it exclusively from the start, who finds one does not.
   if not collided then
-    select count(*) <> 3 or count(distinct part.xmin) <> 1 or bool_or(part.created_at <> now())
+    select count(*) <> 2 or not exists (
+      select from pgmq.meta meta where lower(meta.queue_name) = p_queue_name and meta.created_at = now()
+    )
     into collided
-    from (
-      select meta.xmin::text, meta.created_at
-      from pgmq.meta meta
-      where lower(meta.queue_name) = p_queue_name
-      union all
-      select relation.xmin::text, null
-      from pg_catalog.pg_class relation
-      join pg_catalog.pg_namespace schema on schema.oid = relation.relnamespace
-      where schema.nspname = 'pgmq' and relation.relname in ('q_' || p_queue_name, 'a_' || p_queue_name)
-    ) as part (xmin, created_at);
+    from pg_catalog.pg_locks held
+    join pg_catalog.pg_class relation on relation.oid = held.relation
+    join pg_catalog.pg_namespace schema on schema.oid = relation.relnamespace
+    where held.pid = pg_catalog.pg_backend_pid()
+      and held.locktype = 'relation'
+      and held.mode = 'AccessExclusiveLock'
+      and held.granted
+      and held.database = (select this.oid from pg_catalog.pg_database this where this.datname = current_database())
+      and schema.nspname = 'pgmq'
+      and relation.relname in ('q_' || p_queue_name, 'a_' || p_queue_name);
   end if;
 
   if collided then

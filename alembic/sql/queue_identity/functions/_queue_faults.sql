@@ -3,7 +3,7 @@ create or replace function pgflow._queue_faults(p_queue_name text)
 returns text[]
 language sql
 stable
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
   with part (prefix, name) as (
     values ('q_', 'q_' || p_queue_name), ('a_', 'a_' || p_queue_name)

@@ -5,7 +5,7 @@ create or replace function pgflow._queue_is_provisioned(p_flow_slug text, p_queu
 returns boolean
 language plpgsql
 stable
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 declare
   others text;

@@ -3,7 +3,7 @@ create or replace function pgflow._queue_traces(p_queue_name text, p_derived boo
 returns text[]
 language sql
 stable
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
   select coalesce(array_agg(trace.what order by trace.what), '{}')
   from (

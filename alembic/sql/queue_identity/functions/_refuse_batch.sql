@@ -6,7 +6,7 @@ create or replace function pgflow._refuse_batch(
 returns jsonb
 language plpgsql
 volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 declare
   named constant jsonb := jsonb_path_query_array(p_messages, '$[0 to 19]');

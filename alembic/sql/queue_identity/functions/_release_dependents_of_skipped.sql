@@ -3,7 +3,7 @@ create or replace function pgflow._release_dependents_of_skipped(p_run_id uuid, 
 returns void
 language sql
 volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
   update pgflow.step_states dependent
   set remaining_deps = dependent.remaining_deps - released.parents,

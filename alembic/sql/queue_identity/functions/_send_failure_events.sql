@@ -3,7 +3,7 @@ create or replace function pgflow._send_failure_events(p_run_id uuid, p_step_slu
 returns void
 language plpgsql
 volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 begin
   perform realtime.send(

@@ -5,7 +5,7 @@ create or replace function pgflow._skip_step_for_exhausted_task(
 returns void
 language plpgsql
 volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 begin
   update pgflow.step_states state

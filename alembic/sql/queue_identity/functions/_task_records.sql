@@ -3,7 +3,7 @@ create or replace function pgflow._task_records(p_queue_name text, p_msg_ids big
 returns setof pgflow.step_task_record
 language sql
 stable
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
   select
     task.flow_slug,

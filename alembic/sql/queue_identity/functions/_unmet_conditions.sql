@@ -3,7 +3,7 @@ create or replace function pgflow._unmet_conditions(p_run_id uuid)
 returns table (step_slug text, step_index integer, when_unmet text)
 language sql
 stable
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
   select step.step_slug, step.step_index, step.when_unmet
   from pgflow.step_states state

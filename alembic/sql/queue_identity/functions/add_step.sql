@@ -18,7 +18,7 @@ create or replace function pgflow.add_step(
 )
 returns pgflow.steps
 language plpgsql
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $function$
 declare
   v_deps text[] := coalesce(add_step.deps_slugs, '{}');

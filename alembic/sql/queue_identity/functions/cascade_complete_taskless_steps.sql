@@ -3,7 +3,7 @@ create or replace function pgflow.cascade_complete_taskless_steps(run_id uuid)
 returns integer
 language plpgsql
 volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 declare
   max_waves constant integer := 50;

@@ -4,7 +4,7 @@ create or replace function pgflow.cascade_resolve_conditions(run_id uuid)
 returns boolean
 language plpgsql
 volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 declare
   max_rounds constant integer := 50;
@@ -20,6 +20,11 @@ begin
   end if;
 
   loop
+    -- As a rule there is nothing to judge, and one look is enough.
+    if not exists (select from pgflow._unmet_conditions(cascade_resolve_conditions.run_id)) then
+      return true;
+    end if;
+
     rounds := rounds + 1;
     if rounds > max_rounds then
       raise exception 'cascade_resolve_conditions exceeded safety limit of % iterations', max_rounds;

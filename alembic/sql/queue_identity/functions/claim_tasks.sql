@@ -3,7 +3,7 @@ create or replace function pgflow.claim_tasks(queue_name text, flow_slug text, m
 returns jsonb
 language plpgsql
 volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 declare
   claim record;
@@ -41,7 +41,8 @@ comment on function pgflow.claim_tasks(text, text, bigint[], uuid) is
   'Claim the tasks behind messages read from a queue (any spelling) for a flow''s handlers. The whole batch is '
   'judged first. Outcome "claimed": tasks (queued ones, now started: one attempt counted, invisible for the '
   'effective timeout + 2 s), and the ids deferred (started elsewhere: visible again when recovery is due), '
-  'archived (over), foreign (not pgflow''s: archived, with a warning). Outcome "fatal": a message of pgflow''s '
-  'has no task or another route, or the subscription is wrong: nothing is claimed or archived, the batch is '
-  'visible again, the worker''s function is paused (resume_worker_function). Message ids are decimal strings; '
-  'no message bodies. 23503 for an unknown worker; 22P02 when a queued task''s message is not in the queue.';
+  'archived (over), busy (locked by another session: left as read), foreign (not pgflow''s: archived, with a '
+  'warning). Outcome "fatal": a message of pgflow''s has no task or another route, or the subscription is wrong: '
+  'nothing is claimed or archived, the batch is visible again, the worker''s function is paused '
+  '(resume_worker_function). Message ids are decimal strings; no message bodies. 23503 for an unknown worker; '
+  '22P02 when a queued task''s message is not in the queue.';

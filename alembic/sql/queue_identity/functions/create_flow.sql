@@ -7,7 +7,7 @@ create or replace function pgflow.create_flow(
 )
 returns pgflow.flows
 language plpgsql
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $function$
 declare
   flow pgflow.flows;

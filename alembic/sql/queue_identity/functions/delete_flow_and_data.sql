@@ -4,7 +4,7 @@ create or replace function pgflow.delete_flow_and_data(p_flow_slug text)
 returns void
 language plpgsql
 volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $function$
 declare
   route text[];
@@ -75,7 +75,7 @@ begin
   if doubtful is not null then
     raise exception 'flow "%" cannot be deleted: %', p_flow_slug, doubtful
       using errcode = 'object_not_in_prerequisite_state',
-            hint = 'Nothing was deleted. See to that first; what is missing of a queue pgmq.create() makes. Then repeat.';
+            hint = 'Nothing was deleted. See to that first; what a queue lacks pgmq.create() makes. Then repeat.';
   end if;
 
   -- Children first: no foreign key cascades. Their messages go with the queues.

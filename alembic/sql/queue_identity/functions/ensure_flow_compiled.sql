@@ -4,7 +4,7 @@ create or replace function pgflow.ensure_flow_compiled(flow_slug text, shape jso
 returns jsonb
 language plpgsql
 volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 declare
   default_queue constant text := lower(ensure_flow_compiled.flow_slug);

@@ -5,7 +5,7 @@
 create or replace function pgflow.ensure_workers()
 returns table (function_name text, invoked boolean, request_id bigint)
 language sql
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $function$
   with environment as (
     select pgflow.is_local() as is_local

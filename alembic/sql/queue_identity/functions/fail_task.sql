@@ -3,7 +3,7 @@ create or replace function pgflow.fail_task(run_id uuid, step_slug text, task_in
 returns setof pgflow.step_tasks
 language plpgsql
 volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 declare
   run pgflow.runs;

@@ -5,7 +5,7 @@ create or replace function pgflow.get_run_with_states(run_id uuid)
 returns jsonb
 language sql
 security definer
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $function$
   select jsonb_build_object(
     'run', to_jsonb(run),

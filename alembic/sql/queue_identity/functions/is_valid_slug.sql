@@ -3,7 +3,7 @@ create or replace function pgflow.is_valid_slug(slug text)
 returns boolean
 language plpgsql
 immutable
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 begin
   return slug is not null

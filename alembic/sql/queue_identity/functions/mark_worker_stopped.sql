@@ -5,7 +5,7 @@
 create or replace function pgflow.mark_worker_stopped(worker_id uuid)
 returns void
 language sql
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $function$
   update pgflow.workers as worker
   set stopped_at = clock_timestamp()

@@ -6,7 +6,7 @@ returns integer
 language plpgsql
 volatile
 security definer
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 declare
   max_requeues constant integer := 3;
@@ -29,9 +29,15 @@ begin
     join pgflow.steps step on step.flow_slug = task.flow_slug and step.step_slug = task.step_slug
     where task.status = 'started'
       and task.permanently_stalled_at is null
-      and task.started_at < now() - make_interval(secs => coalesce(step.opt_timeout, flow.opt_timeout) + 30)
+      and task.started_at < now() - make_interval(secs => coalesce(step.opt_timeout, flow.opt_timeout) + 30.0)
       -- One queue that is missing must not keep the tasks of all others from being recovered.
-      and (task.message_id is null or to_regclass(format('pgmq.%I', 'q_' || task.queue_name)) is not null)
+      and (
+        task.message_id is null
+        or (
+          to_regclass(format('pgmq.%I', 'q_' || task.queue_name)) is not null
+          and to_regclass(format('pgmq.%I', 'a_' || task.queue_name)) is not null
+        )
+      )
     order by task.run_id, task.step_slug, task.task_index
     for update of task skip locked
   ) locked;

@@ -3,7 +3,7 @@ create or replace function pgflow.resume_worker_function(function_name text)
 returns boolean
 language plpgsql
 volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 begin
   update pgflow.worker_functions target

@@ -5,7 +5,7 @@ create or replace function pgflow.start_flow_with_states(flow_slug text, input j
 returns jsonb
 language plpgsql
 security definer
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $function$
 declare
   v_run_id uuid;

@@ -3,7 +3,7 @@ create or replace function pgflow.start_tasks(flow_slug text, msg_ids bigint[], 
 returns setof pgflow.step_task_record
 language plpgsql
 volatile
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $$
 declare
   claim record;

@@ -4,7 +4,7 @@
 create or replace function pgflow.track_worker_function(function_name text, start_mode text default 'http')
 returns void
 language sql
-set search_path = ''
+set search_path = pg_catalog, pg_temp
 as $function$
   insert into pgflow.worker_functions (function_name, start_mode, updated_at)
   values (track_worker_function.function_name, track_worker_function.start_mode, clock_timestamp())
