@@ -141,9 +141,9 @@ class Bench:
         return self.worker(flow, **settings).run()
 
     @contextmanager
-    def running(self, flow: Flow, name: str | None = None, **settings: Any) -> Iterator[Running]:
+    def running(self, flow: Flow, **settings: Any) -> Iterator[Running]:
         """A worker in a thread, that stays when there is nothing to do."""
-        running = Running(self.worker(flow, name, **({"until_idle": None} | settings)))
+        running = Running(self.worker(flow, **({"until_idle": None} | settings)))
         try:
             yield running
         finally:

@@ -71,7 +71,7 @@ class Fatal:
 
     Attributes:
         queue_name: the queue.
-        reason: one sentence, without anything of a message's body.
+        reason: one sentence that names the messages by their ids, without anything of their bodies.
         messages: the messages, 20 at most.
         message_count: how many there are.
         paused_function: the function that is not started any more until somebody resumes it, or None.

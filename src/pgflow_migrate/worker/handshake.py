@@ -65,7 +65,7 @@ def refuse_paused(connection: Connection, function_name: str) -> None:
     pause = calls.pause_of(connection, function_name)
     if pause is not None:
         raise PausedError(
-            f'Worker function "{function_name}" is paused since {pause.rstrip(".")}.',
+            f'Worker function "{function_name}" is paused since {pause}{"" if pause.endswith(".") else "."}',
             f"When that is mended: {resume_statement(function_name)}",
         )
 

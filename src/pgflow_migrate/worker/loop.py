@@ -215,6 +215,8 @@ class Worker:
         self._last_activity = time.monotonic()
         while not self._stopping.is_set():
             free = self._await_free_thread()
+            if self._stopping.is_set():
+                return
             try:
                 batch = self._read(free)
                 if self._stopping.is_set():
@@ -292,18 +294,14 @@ class Worker:
         self._running |= {pool.submit(self._do, task) for task in outcome.tasks}
 
     def _stop_at(self, fatal: Fatal) -> None:
-        named = [f"{message.msg_id} ({message.reason})" for message in fatal.messages]
-        unnamed = fatal.message_count - len(named)
-        if unnamed:
-            named.append(f"and {unnamed} more")
         self._fatal = fatal
+        paused = fatal.paused_function
         self._log.error(
-            "worker %s stops: %s; messages of queue %s: %s; nothing was claimed%s",
+            "worker %s of queue %s stops: %s; nothing was claimed%s",
             self.worker_id,
-            fatal.reason.rstrip("."),
             fatal.queue_name,
-            ", ".join(named) or "none named",
-            f"; {_pause(fatal.paused_function)}" if fatal.paused_function else "",
+            fatal.reason,
+            f"; function {paused} is paused until: {handshake.resume_statement(paused)}" if paused else "",
         )
         self._leave(Ending.FATAL)
 
@@ -347,7 +345,3 @@ class Worker:
             input=task.input,
             read_flow_input=flow_input,
         )
-
-
-def _pause(function_name: str) -> str:
-    return f"function {function_name} is paused until: {handshake.resume_statement(function_name)}"
