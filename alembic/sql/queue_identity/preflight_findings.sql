@@ -165,7 +165,7 @@ begin
     from routine r
     where r.signature = 'ensure_flow_compiled(text, jsonb, jsonb)' or split_part(r.signature, '(', 1) in (
       '_archive_messages', '_claim_messages', '_complete_step_if_last_task', '_end_unfinished_tasks',
-      '_fail_run_for_exhausted_task', '_fail_run_for_type_violation', '_fail_run_for_unmet_condition',
+      '_fail_run_for_exhausted_task', '_fail_run_for_type_violation', '_fail_run_for_unmet_condition', '_free_messages',
       '_judge_messages', '_lock_flow', '_lock_flow_and_runs', '_message_fault', '_pause_worker_function',
       '_provision_queue', '_queue_faults', '_queue_is_provisioned', '_queue_traces', '_refuse_batch',
       '_release_dependents_of_skipped', '_send_failure_events', '_send_skipped_events',
@@ -1074,10 +1074,10 @@ begin
       case when h.stock then 'prune-helper-stock' else 'prune-helper-customised' end as code,
       1 as count, array[h.signature] as samples,
       case
-        when h.stock then 'The upgrade leaves it alone, and it works while every flow uses its default queue. Replace it '
-          'after the upgrade: pgflow-migrate prune-helper --sql prints its replacement.'
-        else 'It is not the documented definition, and the upgrade leaves it alone. Adapt it to queue names by hand: '
-          'pgflow-migrate prune-helper says how.'
+        when h.stock then 'The upgrade leaves it alone, and it works while every flow uses its default queue. '
+          'Replace it after the upgrade: pgflow-migrate prune-helper --sql prints its replacement.'
+        else 'It is not the documented definition, and the upgrade leaves it alone. Adapt it to queue names by '
+          'hand: pgflow-migrate prune-helper says how.'
       end as hint
     from helper h
     union all

@@ -106,7 +106,7 @@ begin
   end if;
 
   if archived is not null or strays is not null then
-    perform pgmq.archive(queue, archived || strays);
+    perform pgmq.archive(queue, pgflow._free_messages(queue, archived || strays));
   end if;
   if strays is not null then
     raise warning 'queue "%": archived messages that are not pgflow''s: %', queue,

@@ -21,9 +21,11 @@ declare
       having count(*) > 0
     ), ''
   );
+  free bigint[];
 begin
   if to_regclass(format('pgmq.%I', 'q_' || p_queue_name)) is not null then
-    perform pgflow.set_vt_batch(p_queue_name, p_msg_ids, array_fill(0, array[cardinality(p_msg_ids)]));
+    free := pgflow._free_messages(p_queue_name, p_msg_ids);
+    perform pgflow.set_vt_batch(p_queue_name, free, array_fill(0, array[cardinality(free)]));
   end if;
 
   return jsonb_build_object(
