@@ -1,8 +1,8 @@
 -- The optional pruning helper for queue identity: pgflow.prune_data_older_than(retention_interval interval).
 --
--- Paste all of it at once into psql, Supabase's SQL editor or any other client, as the owner of schema pgflow. It is
--- one statement: either the helper is installed, or nothing happens and the error says why. It replaces the helper
--- that pgflow documents, in both of its versions, and an earlier copy of itself. A helper that somebody has changed is
+-- Paste all of it at once into psql, Supabase's SQL editor or any other client, as the owner of schema pgflow.
+-- It is one statement: either the helper is installed, or nothing happens and the error says why. It replaces
+-- the helper that pgflow documents, in both of its versions, and itself. A helper that somebody has changed is
 -- refused, not overwritten. No upgrade installs it.
 --
 -- Then, from cron or by hand: select pgflow.prune_data_older_than(interval '30 days');
@@ -20,7 +20,8 @@ begin
     from pg_catalog.pg_attribute a
     join pg_catalog.pg_class c on c.oid = a.attrelid
     join pg_catalog.pg_namespace n on n.oid = c.relnamespace
-    where n.nspname = 'pgflow' and c.relname = 'step_tasks' and a.attname = 'queue_name' and not a.attisdropped
+    where n.nspname = 'pgflow' and c.relname = 'step_tasks'
+      and a.attname = 'queue_name' and not a.attisdropped
   ) then
     raise exception 'this pruning helper needs queue identity: pgflow.step_tasks has no column queue_name'
       using errcode = 'object_not_in_prerequisite_state',
@@ -45,7 +46,8 @@ begin
         )) <> all (replaceable_md5s)
       )
   ) then
-    raise exception 'pgflow.prune_data_older_than(interval) is not the documented one: somebody has changed it'
+    raise exception
+      'pgflow.prune_data_older_than(interval) is not the documented one: somebody has changed it'
       using errcode = 'object_not_in_prerequisite_state',
             hint = 'Nothing was installed. Adapt that function by hand; or keep its text somewhere, drop it '
               '(drop function pgflow.prune_data_older_than(interval);) and install this one.';
@@ -58,8 +60,8 @@ begin
   security invoker
   set search_path = ''
   as $prune$
--- Lock order, as everywhere in pgflow: runs, step states, tasks, queues. So a late callback, a claim or the recovery
--- may have to wait for this function, or this function for them, but never both.
+-- Lock order, as everywhere in pgflow: runs, step states, tasks, queues. So a late callback, a claim or the
+-- recovery may have to wait for this function, or this function for them, but never both.
 declare
   cut_off constant timestamptz := now() - retention_interval;
   old_runs uuid[];
@@ -92,7 +94,7 @@ begin
   order by state.run_id, state.step_slug
   for update;
 
-  -- Messages by the queue and id that each task has itself. A missing queue raises 42P01: nothing is deleted then.
+  -- Messages by the queue and id that each task has itself. A missing queue raises 42P01, and nothing is deleted.
   for batch in
     with pruned as (
       delete from pgflow.step_tasks task
@@ -112,8 +114,9 @@ begin
   delete from pgflow.step_states state where state.run_id = any (old_runs);
   delete from pgflow.runs run where run.run_id = any (old_runs);
 
-  -- Archives of pgflow's own queues: of every step's route; of tasks sent elsewhere before their route was changed;
-  -- and of flows without steps, if the queue was made together with the flow: else it may be a stranger's.
+  -- Archives of pgflow's own queues: of every step's route; of tasks sent elsewhere before their route was
+  -- changed; and of flows without steps, if the queue was made together with the flow: else it may be a
+  -- stranger's.
   for archived_queue in
     select step.queue_name from pgflow.steps step
     union
@@ -123,7 +126,8 @@ begin
     union
     select lower(flow.flow_slug)
     from pgflow.flows flow
-    join pgmq.meta meta on lower(meta.queue_name) = lower(flow.flow_slug) and meta.created_at = flow.created_at
+    join pgmq.meta meta
+      on lower(meta.queue_name) = lower(flow.flow_slug) and meta.created_at = flow.created_at
     order by 1
   loop
     begin
@@ -134,8 +138,8 @@ begin
     end;
   end loop;
 
-  -- Workers last, and without waiting: their deletion takes them off tasks of runs that go on. A claim holds its task
-  -- and then asks for its worker; a worker that is in use in this moment is left to the next pruning.
+  -- Workers last, and without waiting: their deletion takes them off tasks of runs that go on. A claim holds its
+  -- task and then asks for its worker; a worker that is in use in this moment is left to the next pruning.
   select array_agg(locked.worker_id) into dead_workers
   from (
     select worker.worker_id
@@ -161,8 +165,8 @@ end;
 $prune$;
 
   comment on function pgflow.prune_data_older_than(interval) is
-    'Optional maintenance: delete runs that completed or failed longer ago than the interval, with their step states, '
-    'tasks and active messages; archived messages of pgflow''s queues that are older; and workers whose last '
-    'heartbeat is older. Runs that go on, definitions and queues stay. NULL deletes nothing.';
+    'Optional maintenance: delete runs that completed or failed longer ago than the interval, with their step '
+    'states, tasks and active messages; archived messages of pgflow''s queues that are older; and workers whose '
+    'last heartbeat is older. Runs that go on, definitions and queues stay. NULL deletes nothing.';
 end;
 $install$;

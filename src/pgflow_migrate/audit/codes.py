@@ -120,13 +120,13 @@ _CODES = (
         "prune-helper-stock",
         "warning",
         "the documented pruning helper is installed",
-        "Keep it while every flow uses its default queue; replace it before a flow uses another.",
+        "Replace it after the upgrade: pgflow-migrate prune-helper --sql prints its replacement.",
     ),
     Code(
         "prune-helper-customised",
         "warning",
         "a pruning helper of your own is installed",
-        "Adapt it to queue names by hand.",
+        "Adapt it to queue names by hand: pgflow-migrate prune-helper says how.",
     ),
     Code(
         "already-upgraded",
