@@ -23,6 +23,7 @@ declare
   archived bigint[];
   busy bigint[];
   strays bigint[];
+  free bigint[];
   doubtful jsonb;
   doubtful_count integer;
   moved integer;
@@ -106,9 +107,12 @@ begin
   end if;
 
   if archived is not null or strays is not null then
-    perform pgmq.archive(queue, pgflow._free_messages(queue, archived || strays));
+    free := pgflow._free_messages(queue, archived || strays);
+    archived := array(select unnest(archived) intersect select unnest(free) order by 1);
+    strays := array(select unnest(strays) intersect select unnest(free) order by 1);
+    perform pgmq.archive(queue, free);
   end if;
-  if strays is not null then
+  if cardinality(strays) > 0 then
     raise warning 'queue "%": archived messages that are not pgflow''s: %', queue,
       array_to_string(strays[1:20], ', ') || case when cardinality(strays) > 20 then ', ...' else '' end
       using hint = 'Applications must not send to a queue that pgflow owns.';
