@@ -1,6 +1,7 @@
 -- The locks of a deletion. Runs come before their flow: a callback locks its run and, when it adds tasks, by foreign
 -- key the flow. Runs that begin between the two are not waited for while we hold the flow: then all locks are given
--- back and taken anew. So no two sessions wait for each other.
+-- back and taken anew. So no two sessions wait for each other, but for a transaction that starts a run and then calls
+-- back for an older run of the same flow. While runs keep beginning this may take long: stop producers first.
 create or replace function pgflow._lock_flow_and_runs(p_flow_slug text)
 returns boolean
 language plpgsql

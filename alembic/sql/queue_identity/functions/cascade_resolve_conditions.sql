@@ -20,14 +20,14 @@ begin
   end if;
 
   loop
-    -- As a rule there is nothing to judge, and one look is enough.
-    if not exists (select from pgflow._unmet_conditions(cascade_resolve_conditions.run_id)) then
-      return true;
-    end if;
-
     rounds := rounds + 1;
     if rounds > max_rounds then
       raise exception 'cascade_resolve_conditions exceeded safety limit of % iterations', max_rounds;
+    end if;
+
+    -- As a rule there is nothing to judge, and one look is enough.
+    if not exists (select from pgflow._unmet_conditions(cascade_resolve_conditions.run_id)) then
+      return true;
     end if;
 
     select unmet.step_slug into blocking_step

@@ -75,7 +75,8 @@ begin
   if doubtful is not null then
     raise exception 'flow "%" cannot be deleted: %', p_flow_slug, doubtful
       using errcode = 'object_not_in_prerequisite_state',
-            hint = 'Nothing was deleted. See to that first; what a queue lacks pgmq.create() makes. Then repeat.';
+            hint = 'Nothing was deleted. See to that first: what a queue lacks pgmq.create() makes, of several rows in '
+              'pgmq.meta delete all but one. Then repeat.';
   end if;
 
   -- Children first: no foreign key cascades. Their messages go with the queues.
