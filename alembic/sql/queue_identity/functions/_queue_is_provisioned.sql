@@ -44,9 +44,9 @@ begin
       raise exception 'queue "%" of flow "%" cannot be used: %',
         p_queue_name, p_flow_slug, array_to_string(faults, '; ')
         using errcode = 'object_not_in_prerequisite_state',
-              hint = format('Nothing was changed. What is missing pgmq.create(%L) makes; if the flow has tasks, then set '
-                'the queue''s sequence beyond their highest message_id, so that no id comes twice. Of several rows in '
-                'pgmq.meta delete all but one.', p_queue_name);
+              hint = format('Nothing was changed. What is missing pgmq.create(%L) makes; if the flow has tasks, then '
+                'set the queue''s sequence beyond their highest message_id, so that no id comes twice. Of several rows '
+                'in pgmq.meta delete all but one.', p_queue_name);
     end if;
     return true;
   end if;
