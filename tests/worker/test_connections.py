@@ -69,12 +69,20 @@ def test_a_result_is_reported_after_the_connections_were_cut(bench: Bench) -> No
 def test_a_worker_goes_on_after_its_polling_connection_was_cut(bench: Bench, logged: Logged) -> None:
     flow = plain(bench, lambda context: None)
     with bench.running(flow, **QUICK) as running:
-        cut = (
-            "select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid()"
-            " and datname = current_database() and state = 'active' and query like '%read_with_poll%'"
-        )
-        for _ in range(3):
-            bench.eventually(lambda: bench.rows(cut), "a poll")
+        cut: set[int] = set()
+
+        def three() -> bool:
+            cut.update(
+                row["pid"]
+                for row in bench.rows(
+                    "select pid, pg_terminate_backend(pid) from pg_stat_activity where state = 'active'"
+                    " and datname = current_database() and query like '%read_with_poll%'"
+                    " and pid <> pg_backend_pid()"
+                )
+            )
+            return len(cut) >= 3
+
+        bench.eventually(three, "three polls, cut one after the other")
         run = bench.start(flow)
         bench.eventually(lambda: bench.run(run)["status"] == "completed", "the run")
         assert running.stop().completed == 1

@@ -117,12 +117,13 @@ def test_heartbeats_go_on_while_a_handler_runs_and_while_the_worker_drains(bench
         gate.entered()
 
         def beats(times: int) -> None:
-            for _ in range(times):
-                last = bench.worker_row(running.worker)["last_heartbeat_at"]
-                bench.eventually(
-                    lambda last=last: bench.worker_row(running.worker)["last_heartbeat_at"] > last,
-                    "a heartbeat",
-                )
+            seen: set[Any] = set()
+
+            def enough() -> bool:
+                seen.add(bench.worker_row(running.worker)["last_heartbeat_at"])
+                return len(seen) > times
+
+            bench.eventually(enough, "heartbeats")
 
         beats(3)
         running.worker.stop()
@@ -159,21 +160,24 @@ def test_a_running_handler_is_not_idleness(bench: Bench, gate: Gate) -> None:
     run = bench.start(flow, [1])
     with bench.running(flow, until_idle=0.01, poll_interval=5) as running:
         gate.entered()
-        seen: set[Any] = set()
-        bench.eventually(lambda: seen.add(_poll_began(bench)) or len(seen - {None}) >= 3, "three polls")
+        polls: set[Any] = set()
+
+        def three() -> bool:
+            polls.update(
+                row["query_start"]
+                for row in bench.rows(
+                    "select query_start from pg_stat_activity where datname = current_database()"
+                    " and state = 'active' and query like '%read_with_poll%' and pid <> pg_backend_pid()"
+                )
+            )
+            return len(polls) >= 3
+
+        bench.eventually(three, "three polls, of which two came back empty")
         assert running.alive
         gate.open()
         summary = running.summary()
     assert (summary.ending, summary.completed) == (Ending.IDLE, 1)
     assert bench.run(run)["status"] == "completed"
-
-
-def _poll_began(bench: Bench) -> Any:
-    rows = bench.rows(
-        "select query_start from pg_stat_activity where datname = current_database() and state = 'active'"
-        " and query like '%read_with_poll%' and pid <> pg_backend_pid()"
-    )
-    return rows[0]["query_start"] if rows else None
 
 
 def test_messages_that_come_as_the_worker_is_told_to_stop_are_given_back(
