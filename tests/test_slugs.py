@@ -9,6 +9,7 @@ import psycopg
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from psycopg.types.json import Jsonb
 
 from pgflow_migrate import slugs
 from pgflow_migrate.replay.templates import Templates
@@ -59,6 +60,39 @@ def valid_in_sql(session: psycopg.Connection[Any], slug: str | None) -> bool:
 def test_both_judge_alike(session: psycopg.Connection[Any], slug: str, fault: str | None) -> None:
     assert slugs.fault(slug) == fault
     assert slugs.is_valid(slug) == valid_in_sql(session, slug) == (fault is None)
+
+
+@pytest.mark.parametrize(("slug", "fault"), CASES.items())
+def test_every_call_that_takes_a_slug_judges_alike(
+    session: psycopg.Connection[Any], slug: str, fault: str | None
+) -> None:
+    """Building blocks and compiler, flows and steps; a flow must also be short enough for its queue."""
+    shape = Jsonb({"steps": [{"slug": slug}]})
+    capable = Jsonb({"queueIdentity": True})
+    too_long = None if len(slug) <= slugs.MAX_QUEUE_NAME_LENGTH else "22023"
+    of_flow = "23514" if fault else too_long
+    of_step = "23514" if fault else None
+    with session.transaction(force_rollback=True):
+        assert error(session, "select pgflow.create_flow(%s)", slug) == of_flow
+    with session.transaction(force_rollback=True):
+        call = "select pgflow.ensure_flow_compiled(%s, '{}', %s)"
+        assert error(session, call, slug, capable) == of_flow
+    with session.transaction(force_rollback=True):
+        session.execute("select pgflow.create_flow('known')")
+        assert error(session, "select pgflow.add_step('known', %s)", slug) == of_step
+    with session.transaction(force_rollback=True):
+        call = "select pgflow.ensure_flow_compiled('new', %s, %s)"
+        assert error(session, call, shape, capable) == of_step
+
+
+def error(session: psycopg.Connection[Any], call: str, *values: object) -> str | None:
+    """The SQLSTATE that a call fails with, if it fails."""
+    try:
+        with session.transaction():
+            session.execute(call.encode(), values)
+    except psycopg.Error as failure:
+        return failure.sqlstate
+    return None
 
 
 def test_null_is_no_slug(session: psycopg.Connection[Any]) -> None:

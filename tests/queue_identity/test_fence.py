@@ -72,6 +72,7 @@ def test_it_holds_the_documented_locks_and_no_other(dsn: str, connect: Callable[
         "pgflow.flows": "AccessExclusiveLock",
         "pgflow.steps": "AccessExclusiveLock",
         "pgflow.deps": "AccessExclusiveLock",
+        "pgflow.worker_functions": "AccessExclusiveLock",
         "pgmq.meta": "ShareLock",
         "pgmq.q_orders": "ShareLock",
     }

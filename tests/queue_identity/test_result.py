@@ -135,19 +135,6 @@ def test_deletion_drops_the_exact_spelling_and_only_that_flow(session: Connectio
         assert session.execute(f"select count(*) as n from pgflow.{table}".encode()).fetchone() == {"n": 0}
 
 
-def test_deletion_of_a_flow_whose_queue_is_ambiguous_deletes_nothing(session: Connection) -> None:
-    session.execute(
-        "insert into pgmq.meta (queue_name, is_partitioned, is_unlogged) values ('ORDERITEMS', false, false)"
-    )
-    with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState) as caught:
-        session.execute("select pgflow.delete_flow_and_data('orderItems')")
-    assert (
-        caught.value.diag.message_primary
-        == 'queue "orderitems" of flow "orderItems" has 2 rows in pgmq.meta, not one'
-    )
-    assert session.execute("select count(*) as n from pgflow.step_tasks").fetchone() == {"n": 1}
-
-
 def test_a_second_upgrade_changes_nothing(database_at: Callable[[str], str]) -> None:
     result = upgrade(database_at("queue_identity"))
     assert (result.already_current, result.revision, result.applied) == (True, "queue_identity", ())
