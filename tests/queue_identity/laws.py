@@ -1,7 +1,7 @@
-"""What must hold between transactions in a whole database: the runtime's laws, whatever flows and queues there are.
+"""What must hold between transactions in a whole database, whatever flows and queues there are.
 
-The laws of runs, step states, tasks and events are those of the runtime tests, which know one flow. Here messages
-are known by queue and id, and the queues are those that PGMQ lists.
+The laws of runs, step states, tasks and events are those of the runtime tests, which know one flow. Here
+messages are known by queue and id, and the queues are those that PGMQ lists.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from typing import Any
 
 import psycopg
 from psycopg import sql
-
 from tests.core.runtime import test_invariants as invariants
 
 Connection = psycopg.Connection[dict[str, Any]]
 
-TASK_LAWS = {law: broken for law, broken in invariants.TASK_LAWS.items() if law not in ("T10", "Q2", "Q3")} | {
+TASK_LAWS = {
+    law: broken for law, broken in invariants.TASK_LAWS.items() if law not in ("T10", "Q2", "Q3")
+} | {
     "queue name": "queue_name <> lower(flow_slug)",
     "live, but not in its queue": "live and (queue_name, message_id) not in (select * from queued)",
     "over, but not in its archive": "not live and (queue_name, message_id) not in (select * from archived)",
@@ -38,13 +39,15 @@ where topic not in (select 'pgflow:run:' || run_id from pgflow.runs)
 
 def _messages(prefix: str, queues: list[str]) -> sql.Composable:
     """A query of queue name and message id over the tables of all queues."""
-    tables = [
+    tables: list[sql.Composable] = [
         sql.SQL("select {}::text as queue_name, msg_id from {}").format(
             queue.lower(), sql.Identifier("pgmq", prefix + queue.lower())
         )
         for queue in queues
     ]
-    return sql.SQL(" union all ").join(tables or [sql.SQL("select ''::text as queue_name, 0::bigint as msg_id where false")])
+    return sql.SQL(" union all ").join(
+        tables or [sql.SQL("select ''::text as queue_name, 0::bigint as msg_id where false")]
+    )
 
 
 def breaches(connection: Connection) -> list[str]:
@@ -58,7 +61,9 @@ def breaches(connection: Connection) -> list[str]:
     queues = [row["queue_name"] for row in connection.execute("select queue_name from pgmq.meta").fetchall()]
     found = connection.execute(
         sql.SQL("with queued as ({}), archived as ({}) {}").format(
-            _messages("q_", queues), _messages("a_", queues), sql.SQL(_laws())  # type: ignore[arg-type]
+            _messages("q_", queues),
+            _messages("a_", queues),
+            sql.SQL(_laws()),
         )
     ).fetchall()
     return sorted(f"{row['law']}: {row['culprit']}" for row in found)

@@ -1,4 +1,4 @@
-"""Races with explicit barriers: one session holds its locks, the other is seen waiting for them, then the first ends."""
+"""Races with explicit barriers: one session holds its locks, another is seen waiting, then the first ends."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
-
 from tests.core.runtime.conftest import PATIENCE, WORKER, Core, Row
 from tests.queue_identity.laws import breaches
 
@@ -78,7 +77,10 @@ class Session(Core):
             return {"fatal": [(message["msg_id"], message["reason"]) for message in outcome["messages"]]}
         groups = {
             "claimed": sorted(int(task["msg_id"]) for task in outcome["tasks"]),
-            **{kind: [int(one) for one in outcome[kind]] for kind in ("deferred", "archived", "foreign")},
+            **{
+                kind: [int(one) for one in outcome[kind]]
+                for kind in ("deferred", "archived", "busy", "foreign")
+            },
         }
         return {kind: ids for kind, ids in groups.items() if ids}
 
@@ -86,7 +88,7 @@ class Session(Core):
         """Return as soon as this session's call waits for a lock, whoever holds it."""
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
-            assert not call.done(), f"the call did not wait: {settled(call)!r}"
+            assert not call.done(), f"the call did not wait: {settled(call)!r:.300}"
             if looker.value("select cardinality(pg_blocking_pids(%s))", self.pid):
                 return
         raise AssertionError("the call never waited for a lock")
@@ -128,10 +130,7 @@ class Session(Core):
         return (
             self.run(run_id)["status"],
             self.states(run_id),
-            {
-                task["key"]: (task["status"], task["attempts_count"], task["requeued_count"])
-                for task in tasks
-            },
+            {task["key"]: (task["status"], task["attempts_count"], task["requeued_count"]) for task in tasks},
         )
 
 

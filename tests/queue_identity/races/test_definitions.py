@@ -87,7 +87,9 @@ def test_a_step_takes_the_place_of_its_case_variant_that_is_rolled_back(race: Ra
 def test_two_first_steps_at_a_time_get_one_queue_and_their_own_index(race: Race) -> None:
     race.one.create_flow("orders")
     race.run(lambda one: one.add_step("orders", "pack"), lambda two: two.add_step("orders", "send"))
-    assert race.one.rows("select step_slug, step_index, queue_name from pgflow.steps order by step_index") == [
+    assert race.one.rows(
+        "select step_slug, step_index, queue_name from pgflow.steps order by step_index"
+    ) == [
         {"step_slug": "pack", "step_index": 0, "queue_name": "orders"},
         {"step_slug": "send", "step_index": 1, "queue_name": "orders"},
     ]
@@ -98,9 +100,7 @@ def test_two_first_steps_at_a_time_get_one_queue_and_their_own_index(race: Race)
 def test_a_step_of_a_case_variant_of_the_flow_waits_and_finds_no_flow(race: Race, flow: str) -> None:
     """The flow is registered in one spelling; in another spelling it does not exist."""
     race.one.create_flow(flow)
-    outcome = race.run(
-        lambda one: one.add_step(flow, "pack"), lambda two: two.add_step(other(flow), "pack")
-    )
+    outcome = race.run(lambda one: one.add_step(flow, "pack"), lambda two: two.add_step(other(flow), "pack"))
     assert outcome.sqlstate == "23503"
     assert race.one.traces("orders") == (COMPILED if flow == "orders" else VARIANT)
 
@@ -109,9 +109,7 @@ def test_a_step_of_a_case_variant_of_the_flow_waits_and_finds_no_flow(race: Race
 
 
 def test_of_two_compilations_of_a_flow_the_second_verifies(race: Race) -> None:
-    outcome = race.run(
-        lambda one: one.compile("orders", "pack"), lambda two: two.compile("orders", "pack")
-    )
+    outcome = race.run(lambda one: one.compile("orders", "pack"), lambda two: two.compile("orders", "pack"))
     assert (outcome.first, outcome.second) == ("compiled", "verified")
     assert race.one.traces("orders") == COMPILED
 
@@ -134,12 +132,12 @@ def test_a_compilation_starts_afresh_when_the_one_before_is_rolled_back(race: Ra
 
 def test_of_two_local_compilations_of_different_shapes_the_second_replaces_the_first(race: Race) -> None:
     for session in (race.one, race.two):
-        session.execute("set app.settings.jwt_secret = 'super-secret-jwt-token-with-at-least-32-characters-long'")
+        session.execute(
+            "set app.settings.jwt_secret = 'super-secret-jwt-token-with-at-least-32-characters-long'"
+        )
     race.one.compile("orders", "old")
     race.one.start("orders", {})
-    outcome = race.run(
-        lambda one: one.compile("orders", "send"), lambda two: two.compile("orders", "pack")
-    )
+    outcome = race.run(lambda one: one.compile("orders", "send"), lambda two: two.compile("orders", "pack"))
     assert (outcome.first, outcome.second) == ("recompiled", "recompiled")
     assert race.one.traces("orders") == COMPILED
 
@@ -219,9 +217,7 @@ def test_a_step_that_waited_for_the_deletion_has_a_flow_only_if_that_failed(race
 def test_of_two_deletions_one_deletes_and_neither_fails(race: Race, commit: bool) -> None:
     race.one.compile("orders", "pack")
     race.one.start("orders", {})
-    outcome = race.run(
-        lambda one: one.delete("orders"), lambda two: two.delete("orders"), commit=commit
-    )
+    outcome = race.run(lambda one: one.delete("orders"), lambda two: two.delete("orders"), commit=commit)
     assert outcome.second is None
     assert race.one.traces("orders") == []
 

@@ -94,7 +94,7 @@ def test_what_is_rolled_back_between_preflight_and_provisioning_is_no_hindrance(
     prepare(race.one)
     outcome = race.run(outsider(CREATIONS[creation][0]), provision, commit=False)
     if outcome.sqlstate is not None:
-        # PGMQ before 1.6.0 may itself lose against a creation that is rolled back. Then the next try succeeds.
+        # PGMQ before 1.6.0 may lose against a creation that is rolled back. Then the next try succeeds.
         assert not has_queue_locks(race.one), outcome
         assert (outcome.sqlstate, race.one.traces("orders")) == ("55000", before)
         provision(race.two)
@@ -105,9 +105,7 @@ def test_what_is_rolled_back_between_preflight_and_provisioning_is_no_hindrance(
 
 def test_an_outsider_that_waited_for_our_provisioning_spoils_nothing(race: Race) -> None:
     """PGMQ's create is idempotent: the outsider may think that the queue is its own; ours it is."""
-    outcome = race.run(
-        lambda one: one.compile("orders", "pack"), outsider("select pgmq.create('orders')")
-    )
+    outcome = race.run(lambda one: one.compile("orders", "pack"), outsider("select pgmq.create('orders')"))
     assert outcome.sqlstate == (None if has_queue_locks(race.one) else "23505")
     assert race.one.traces("orders") == ["flow orders", "queue orders", "step pack in orders", *WHOLE[1:]]
     assert race.one.compile("orders", "pack") == "verified"
