@@ -11,7 +11,7 @@ depends_on = None
 def upgrade() -> None:
     """Allow the statuses, replace the functions, then repair. Skipped steps come first: see the files."""
     # The fence of queue_identity, taken here already: locks taken one by one would break its order.
-    run_sql("queue_identity", "fence")
+    run_sql("queue_identity", "live_workers", "fence")
     run_sql(revision, "constraints")
     run_folder(revision, "functions")
     run_sql(revision, "repair_skipped_steps", "repair_failed_runs")

@@ -13,7 +13,7 @@ depends_on = None
 
 def upgrade() -> None:
     """Take a 0.16.0 database to queue identity, or leave it as it was."""
-    run_sql(revision, "fence")
+    run_sql(revision, "live_workers", "fence")
     run_sql(revision, "preflight_findings", "preflight_raise")
     run_sql(revision, "functions/is_valid_slug", "slug_rules")
     run_sql(revision, "backfill", "message_identity")

@@ -56,28 +56,76 @@ class BlockedError(PgflowMigrateError):
 
 
 @dataclass(frozen=True)
+class LiveWorker:
+    """A worker of the old release that has given a sign of life.
+
+    Attributes:
+        worker_id: its id.
+        function_name: the worker function that it runs.
+        queue_name: the queue that it reads.
+        start_mode: ``http`` (started by ``ensure_workers()``), ``process``, or ``unknown``.
+        last_heartbeat_at: ISO 8601, as the server says it.
+    """
+
+    worker_id: str
+    function_name: str
+    queue_name: str
+    start_mode: str
+    last_heartbeat_at: str
+
+    def __str__(self) -> str:
+        return (
+            f'worker {self.worker_id} of function "{self.function_name}" ({self.start_mode}) on queue'
+            f' "{self.queue_name}", last heartbeat {self.last_heartbeat_at}'
+        )
+
+
+class LiveWorkersError(BlockedError):
+    """Workers are at work, and were not to be ignored; nothing was changed.
+
+    Attributes:
+        workers: they.
+    """
+
+    def __init__(self, message: str, remedy: str, workers: tuple[LiveWorker, ...]) -> None:
+        super().__init__(message, remedy)
+        self.details = tuple(str(worker) for worker in workers)
+        self.workers = workers
+
+
+@dataclass(frozen=True)
 class Blocker:
-    """A session that holds what was waited for.
+    """A session that holds what was waited for. What we may not see of it is empty or None.
 
     Attributes:
         pid: its server process.
-        application: its application_name, empty when we may not see it.
-        state: as pg_stat_activity has it, such as ``idle in transaction``; empty when we may not see it.
-        query_age: seconds since its last statement began, or None when we may not see it.
+        user: its role.
+        application: its application_name.
+        state: as pg_stat_activity has it, such as ``idle in transaction``.
+        transaction_age: seconds since its transaction began.
+        query_age: seconds since its last statement began.
+        query: that statement, at most 120 characters of it.
         holds: what it holds locks on: tables such as ``pgflow.runs``, or ``pgflow-migrate itself`` when it is
             another upgrade.
     """
 
     pid: int
+    user: str
     application: str
     state: str
+    transaction_age: float | None
     query_age: float | None
+    query: str
     holds: tuple[str, ...]
 
     def __str__(self) -> str:
-        known = [f'"{self.application}"'] if self.application else []
+        known = [f"user {self.user}"] if self.user else []
+        known += [f'"{self.application}"'] if self.application else []
         known += [self.state] if self.state else []
-        known += [f"last statement {self.query_age:.0f} s ago"] if self.query_age is not None else []
+        if self.transaction_age is not None:
+            known.append(f"in its transaction for {self.transaction_age:.0f} s")
+        if self.query_age is not None:
+            known.append(f"last statement {self.query_age:.0f} s ago: {self.query}")
         described = f" ({', '.join(known)})" if known else ""
         return f"pid {self.pid}{described} holds locks on {', '.join(self.holds)}"
 

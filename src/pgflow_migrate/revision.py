@@ -12,7 +12,7 @@ from alembic import context, op
 
 from pgflow_migrate import resources
 from pgflow_migrate.errors import SqlFileError
-from pgflow_migrate.upgrade.progress import FileStarted, Listener, ignore
+from pgflow_migrate.upgrade.progress import FileDone, FileStarted, Listener, ignore
 
 
 def run_sql(revision: str, *names: str) -> None:
@@ -50,3 +50,4 @@ def _run_file(revision: str, file: str, statements: str) -> None:
         if isinstance(error.orig, psycopg.Error):
             raise SqlFileError(revision, file, error.orig) from error
         raise
+    on_progress(FileDone(revision, file))

@@ -110,7 +110,9 @@ ERRORS: dict[str, BaseException] = {
     "could not run": PgflowMigrateError("It is broken.", "Mend it.", ("one", "two")),
     "blocked": BlockedError("It is refused.", "Look."),
     "fence": FenceError(
-        "No locks.", "Repeat.", (Blocker(7, "worker", "idle in transaction", 3.0, ("pgflow.runs",)),)
+        "No locks.",
+        "Repeat.",
+        (Blocker(7, "app", "worker", "idle in transaction", 9.0, 3.0, "select 1", ("pgflow.runs",)),),
     ),
     "interrupted": Interrupted("Ended.", "The database is unchanged."),
     "ctrl-c": KeyboardInterrupt(),

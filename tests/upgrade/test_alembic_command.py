@@ -231,7 +231,7 @@ def test_its_wait_for_locks_is_bounded_too(
 ) -> None:
     dsn = database_at("core_0_16_0")
     with unchanged(dsn), holding(dsn, "lock table pgflow.runs in row exclusive mode") as pid:
-        done = alembic(dsn, "-x", "lock_timeout=200ms", "upgrade", "head")
+        done = alembic(dsn, "-x", "lock_timeout=200ms", "-x", "max_wait=200ms", "upgrade", "head")
     assert done.returncode == EXIT_FENCE
     assert "The locks for the upgrade were not obtained within 0.2 s" in done.stderr
     assert f'pid {pid} ("the holder", idle in transaction' in done.stderr

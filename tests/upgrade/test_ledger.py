@@ -232,6 +232,6 @@ class TestChecksum:
 
 
 def test_the_default_lock_timeout_is_bounded() -> None:
-    from pgflow_migrate.upgrade.session import DEFAULT_LOCK_TIMEOUT
+    from pgflow_migrate.upgrade.session import Fence
 
-    assert timedelta(0) < DEFAULT_LOCK_TIMEOUT <= timedelta(seconds=10)
+    assert timedelta(0) < Fence().lock_timeout <= timedelta(seconds=10)

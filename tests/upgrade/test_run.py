@@ -17,6 +17,7 @@ from pgflow_migrate import database, resources
 from pgflow_migrate.errors import EXIT_BLOCKED, BlockedError, PgflowMigrateError
 from pgflow_migrate.upgrade.progress import (
     Event,
+    FileDone,
     FileStarted,
     Found,
     Note,
@@ -24,6 +25,7 @@ from pgflow_migrate.upgrade.progress import (
     RevisionStarted,
 )
 from pgflow_migrate.upgrade.run import Applied, Backfilled, upgrade
+from pgflow_migrate.upgrade.session import Fence
 
 Holding = Callable[[str, str], AbstractContextManager[int]]
 Unchanged = Callable[[str], AbstractContextManager[None]]
@@ -89,7 +91,12 @@ def test_the_listener_hears_of_every_revision_and_file_in_order(database_at: Cal
     assert heard == [
         Found("0.15.1", "core_0_15_1", recorded=True),
         RevisionStarted("core_0_16_0", 1, 1),
-        *(event for event in heard if isinstance(event, FileStarted)),
+        *(
+            event
+            for started in heard
+            if isinstance(started, FileStarted)
+            for event in (started, FileDone(started.revision, started.file))
+        ),
         RevisionApplied("core_0_16_0", result.applied[0].seconds),
     ]
     files = [event.file for event in heard if isinstance(event, FileStarted)]
@@ -170,7 +177,7 @@ def test_nothing_is_left_in_the_session(database_at: Callable[[str], str]) -> No
             before = driver.execute(shown, (names,)).fetchone()
             connection.rollback()
             config = Config(str(resources.alembic_ini()))
-            config.attributes.update(connection=connection, lock_timeout=timedelta(seconds=3))
+            config.attributes.update(connection=connection, fence=Fence(lock_timeout=timedelta(seconds=3)))
             command.upgrade(config, "core_0_16_0")
             within = driver.execute(shown, (names,)).fetchone()
             connection.commit()

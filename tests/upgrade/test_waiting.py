@@ -15,6 +15,7 @@ import pytest
 
 from pgflow_migrate.errors import EXIT_COULD_NOT_RUN, EXIT_FENCE, FenceError, PgflowMigrateError
 from pgflow_migrate.upgrade.run import upgrade
+from pgflow_migrate.upgrade.session import Fence
 
 Holding = Callable[[str, str], AbstractContextManager[int]]
 Unchanged = Callable[[str], AbstractContextManager[None]]
@@ -46,7 +47,7 @@ def test_a_lock_that_is_not_had_in_time_changes_nothing_and_names_the_holder(
         holding(dsn, f"lock table {table} in row exclusive mode") as pid,
         pytest.raises(FenceError) as caught,
     ):
-        upgrade(dsn, lock_timeout=SHORT)
+        upgrade(dsn, fence=Fence(SHORT, SHORT))
     error = caught.value
     assert error.exit_code == EXIT_FENCE
     assert error.message == f"The locks for the upgrade were not obtained within 0.2 s ({at})."
@@ -65,7 +66,7 @@ def test_another_upgrade_is_named_as_the_holder(
     dsn = database_at("core_0_16_0")
     lock = "select pg_advisory_xact_lock(hashtextextended('pgflow-migrate', 0))"
     with unchanged(dsn), holding(dsn, lock) as pid, pytest.raises(FenceError) as caught:
-        upgrade(dsn, lock_timeout=SHORT)
+        upgrade(dsn, fence=Fence(SHORT, SHORT))
     assert caught.value.message == (
         "The locks for the upgrade were not obtained within 0.2 s (outside the revisions)."
     )
@@ -112,7 +113,7 @@ def test_a_deadlock_is_a_lock_that_was_not_obtained(
         thread = threading.Thread(target=close_the_circle)
         thread.start()
         with pytest.raises(FenceError) as caught:
-            upgrade(dsn, lock_timeout=timedelta(minutes=2))
+            upgrade(dsn, fence=Fence(timedelta(minutes=2)))
         thread.join()
         other.rollback()
     assert (
@@ -137,7 +138,7 @@ def test_a_session_that_is_ended_by_the_administrator_changes_nothing(
     with unchanged(dsn), holding(dsn, "lock table pgflow.runs in row exclusive mode"):
         thread.start()
         with pytest.raises(PgflowMigrateError) as caught:
-            upgrade(dsn, lock_timeout=timedelta(minutes=1))
+            upgrade(dsn, fence=Fence(timedelta(minutes=1)))
         thread.join()
     assert caught.value.exit_code == EXIT_COULD_NOT_RUN
     assert caught.value.message == (
@@ -161,6 +162,6 @@ def test_the_wait_ends_as_soon_as_the_lock_is_free(
         thread = threading.Thread(target=release)
         thread.start()
         started = time.monotonic()
-        assert upgrade(dsn, lock_timeout=timedelta(minutes=1)).revision == "queue_identity"
+        assert upgrade(dsn, fence=Fence(timedelta(minutes=1))).revision == "queue_identity"
         assert time.monotonic() - started < 50
         thread.join()

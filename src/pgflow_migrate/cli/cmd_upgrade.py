@@ -14,6 +14,8 @@ from pgflow_migrate.cli.options import Duration, dsn_option, format_option
 if TYPE_CHECKING:
     from pgflow_migrate.upgrade.run import UpgradeResult
 
+RELEASES = ("0.15.0", "0.15.1", "0.16.0")
+
 
 @click.command()
 @dsn_option
@@ -22,11 +24,49 @@ if TYPE_CHECKING:
     type=Duration(),
     default="5s",
     show_default=True,
-    help="The longest wait for a lock, such as 500ms or 2min.",
+    help="The longest single wait for a lock, such as 500ms or 2min; others queue behind it meanwhile.",
+)
+@click.option(
+    "--max-wait",
+    type=Duration(),
+    default="30s",
+    show_default=True,
+    help="How long to go on trying for all the locks, giving them back in between.",
+)
+@click.option("--allow-live-workers", is_flag=True, help="Go ahead although workers are at work.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Do all of it and roll back. It does take the locks, and holds them as long as the upgrade would.",
+)
+@click.option("--sql", is_flag=True, help="Print the upgrade as one SQL script, and connect to nothing.")
+@click.option(
+    "--from",
+    "release",
+    type=click.Choice(RELEASES),
+    default=RELEASES[-1],
+    show_default=True,
+    help="With --sql: the release that the script starts from; it refuses another.",
+)
+@click.option(
+    "--no-transaction",
+    is_flag=True,
+    help="With --sql: leave out BEGIN and COMMIT, for a runner that brings its own transaction.",
 )
 @format_option("table", "json")
 @click.pass_context
-def upgrade(ctx: click.Context, dsn: str | None, lock_timeout: timedelta, format_: str) -> None:
+def upgrade(
+    ctx: click.Context,
+    dsn: str | None,
+    lock_timeout: timedelta,
+    max_wait: timedelta,
+    allow_live_workers: bool,
+    dry_run: bool,
+    sql: bool,
+    release: str,
+    no_transaction: bool,
+    format_: str,
+) -> None:
     """Upgrade a database to queue identity, in one transaction.
 
     A database of a known release is upgraded from there; one without pgflow is refused. When anything fails,
@@ -34,8 +74,24 @@ def upgrade(ctx: click.Context, dsn: str | None, lock_timeout: timedelta, format
     backup first: there is no downgrade.
 
     \b
-    pgflow-migrate upgrade --dsn postgresql://postgres@db.example/app --lock-timeout 10s
+    pgflow-migrate upgrade --dsn postgresql://postgres@db.example/app --max-wait 2min
+    pgflow-migrate upgrade --sql > upgrade.sql
     """
+    from pgflow_migrate.upgrade.session import Fence
+
+    fence = Fence(lock_timeout, max_wait, allow_live_workers)
+    if sql:
+        if dsn is not None or dry_run or format_ != "table":
+            raise click.UsageError(
+                "--sql prints a script: it goes with neither --dsn, --dry-run nor --format."
+            )
+        from pgflow_migrate.upgrade import script
+
+        output.echo(script.upgrade_script(release, fence, transaction=not no_transaction), nl=False)
+        return
+    if no_transaction or ctx.get_parameter_source("release") is click.core.ParameterSource.COMMANDLINE:
+        raise click.UsageError("--no-transaction and --from go with --sql.")
+
     from pgflow_migrate.cli import progress
     from pgflow_migrate.database import resolve_dsn
     from pgflow_migrate.upgrade import run
@@ -43,29 +99,42 @@ def upgrade(ctx: click.Context, dsn: str | None, lock_timeout: timedelta, format
     with progress.shown(files=bool(ctx.find_root().params.get("debug"))) as on_progress:
         result = run.upgrade(
             resolve_dsn(dsn, os.environ),
-            lock_timeout=lock_timeout,
+            fence=fence,
             from_nothing=False,
+            dry_run=dry_run,
             on_progress=on_progress,
         )
     try:
         if format_ == "json":
-            status = "already-upgraded" if result.already_current else "upgraded"
-            output.print_json({"status": status, "exit_code": 0, **output.plain(result)})
+            output.print_json({"status": _status(result), "exit_code": 0, **output.plain(result)})
         else:
             output.echo(_summary(result))
     except output.OutputError as error:
+        if dry_run:
+            raise
         # The upgrade is committed, and an exit code of failure would say that it is not.
         output.echo(f"{_summary(result)}\n{error.message}", err=True)
+
+
+def _status(result: UpgradeResult) -> str:
+    if result.already_current:
+        return "already-upgraded"
+    return "dry-run" if result.dry_run else "upgraded"
 
 
 def _summary(result: UpgradeResult) -> str:
     if result.already_current:
         return f"Already upgraded: the database is at {result.revision}; nothing was changed."
     seconds = sum(applied.seconds for applied in result.applied)
-    lines = [f"Upgraded from {result.from_release} to {result.revision} in {seconds:.1f} s, committed."]
+    done = "Would upgrade" if result.dry_run else "Upgraded"
+    end = "rolled back" if result.dry_run else "committed"
+    lines = [f"{done} from {result.from_release} to {result.revision} in {seconds:.1f} s, {end}."]
     if result.backfilled is not None:
         steps, tasks = result.backfilled.steps, result.backfilled.tasks
         lines.append(
-            f"Rows that got their queue's name: {steps} in pgflow.steps, {tasks} in pgflow.step_tasks."
+            f"Rows that {'would get' if result.dry_run else 'got'} their queue's name:"
+            f" {steps} in pgflow.steps, {tasks} in pgflow.step_tasks."
         )
+    if result.locked_seconds is not None:
+        lines.append(f"Others were locked out for {result.locked_seconds:.1f} s.")
     return "\n".join(lines)

@@ -10,7 +10,13 @@ import click
 
 from pgflow_migrate import layout
 from pgflow_migrate.cli import output
-from pgflow_migrate.errors import BlockedError, FenceError, Interrupted, PgflowMigrateError
+from pgflow_migrate.errors import (
+    BlockedError,
+    FenceError,
+    Interrupted,
+    LiveWorkersError,
+    PgflowMigrateError,
+)
 
 if TYPE_CHECKING:
     from pgflow_migrate.audit.findings import Finding
@@ -67,7 +73,8 @@ def _unexpected(error: BaseException) -> PgflowMigrateError:
 
 
 def _document(error: PgflowMigrateError, findings: tuple[Finding, ...]) -> dict[str, Any]:
-    status = {FenceError: "fence", BlockedError: "blocked"}.get(type(error), "failed")
+    statuses = {FenceError: "fence", BlockedError: "blocked", LiveWorkersError: "live-workers"}
+    status = statuses.get(type(error), "failed")
     document: dict[str, Any] = {
         "status": status,
         "exit_code": error.exit_code,
@@ -75,6 +82,8 @@ def _document(error: PgflowMigrateError, findings: tuple[Finding, ...]) -> dict[
     }
     if isinstance(error, BlockedError):
         document["findings"] = [output.plain(finding) for finding in findings]
+    if isinstance(error, LiveWorkersError):
+        document["workers"] = [output.plain(worker) for worker in error.workers]
     if isinstance(error, FenceError):
         document["blockers"] = [output.plain(blocker) for blocker in error.blockers]
     return document

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pgflow_migrate.cli import output
 from pgflow_migrate.upgrade.progress import (
     Event,
+    FileDone,
     FileStarted,
     Found,
     Listener,
@@ -28,7 +29,7 @@ def shown(*, files: bool) -> Iterator[Listener]:
     if not console.is_terminal:
 
         def log(event: Event) -> None:
-            if files or not isinstance(event, FileStarted):
+            if not isinstance(event, FileDone) and (files or not isinstance(event, FileStarted)):
                 console.print(line(event), markup=False, soft_wrap=True)
 
         yield log
@@ -38,7 +39,7 @@ def shown(*, files: bool) -> Iterator[Listener]:
         def listen(event: Event) -> None:
             if isinstance(event, (RevisionStarted, FileStarted)):
                 spinner.update(line(event))
-            else:
+            elif not isinstance(event, FileDone):
                 console.print(line(event), markup=False, soft_wrap=True)
 
         yield listen

@@ -20,6 +20,7 @@ from pgflow_migrate.replay.differences import differences, history_differences
 from pgflow_migrate.replay.work import work_off
 from pgflow_migrate.upgrade.progress import Event
 from pgflow_migrate.upgrade.run import UpgradeResult, upgrade
+from pgflow_migrate.upgrade.session import AMONG_WORKERS
 
 FLOW = "orderIntake"
 
@@ -183,7 +184,7 @@ class _Demonstrator:
 
         self._audience.chapter("The upgrade, in one transaction")
         before = signature.take(self._connection)
-        result = upgrade(self._dsn, on_progress=self._audience.progress)
+        result = upgrade(self._dsn, fence=AMONG_WORKERS, on_progress=self._audience.progress)
         routed = tuple(Routed(*row) for row in self._rows(_QUEUES))
         self._audience.upgraded(result, routed)
 
@@ -203,7 +204,7 @@ class _Demonstrator:
             "Schema pgflow is exactly that of release queue_identity",
             release_differences(self._connection),
         )
-        again = upgrade(self._dsn)
+        again = upgrade(self._dsn, fence=AMONG_WORKERS)
         self._verify("A second upgrade has nothing to do", () if again.already_current else ("it ran again",))
 
         self._audience.chapter(f"Work goes on: {FLOW} is run to its end through SQL")
@@ -217,7 +218,7 @@ class _Demonstrator:
 
     def _refused(self) -> bool:
         try:
-            upgrade(self._dsn)
+            upgrade(self._dsn, fence=AMONG_WORKERS)
         except BlockedError as error:
             self._audience.refused(error)
             self._verify("The upgrade refuses", (), plural(len(error.findings), "finding"))

@@ -19,6 +19,7 @@ from pgflow_migrate.replay.scenario import Scenario, ScenarioError
 from pgflow_migrate.replay.templates import Templates
 from pgflow_migrate.servers import Server, attach_queues_to_extension
 from pgflow_migrate.upgrade.run import upgrade
+from pgflow_migrate.upgrade.session import AMONG_WORKERS
 
 REVISIONS = {"0.15.0": "core_0_15_0", "0.15.1": "core_0_15_1", "0.16.0": "core_0_16_0"}
 
@@ -102,7 +103,7 @@ def _rejected(
     dsn: str, connection: psycopg.Connection[Any], scenario: Scenario, before: signature.Signature
 ) -> Iterator[str]:
     try:
-        upgrade(dsn)
+        upgrade(dsn, fence=AMONG_WORKERS)
     except BlockedError as error:
         yield from expectations.blocked_differences(error, scenario)
     except PgflowMigrateError as error:
@@ -125,7 +126,7 @@ def _succeeds(
 ) -> Iterator[str]:
     own = checks.release_differences(connection, scenario.release)
     try:
-        upgrade(dsn)
+        upgrade(dsn, fence=AMONG_WORKERS)
     except PgflowMigrateError as error:
         findings = error.findings if isinstance(error, BlockedError) else ()
         codes = ", ".join(sorted({finding.code for finding in findings}))
@@ -140,7 +141,7 @@ def _succeeds(
     release = checks.release_differences(connection, besides=own)
     yield from (f"The upgraded schema is not queue_identity's: {text}." for text in release)
     try:
-        if not upgrade(dsn).already_current:
+        if not upgrade(dsn, fence=AMONG_WORKERS).already_current:
             yield "A second upgrade did not say that the database is upgraded already."
     except PgflowMigrateError as error:
         yield f"A second upgrade failed: {error}"

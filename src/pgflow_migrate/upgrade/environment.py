@@ -4,10 +4,12 @@ Whoever starts Alembic (``pgflow-migrate upgrade``, ``alembic -x dsn=… upgrade
 so that all of them leave the same behind. The config's attributes, all optional:
 
     connection    SQLAlchemy connection, its transaction the caller's; else one of our own, from ``-x dsn=``
-    lock_timeout  timedelta; else ``-x lock_timeout=5s``, else 5 seconds
+    fence         :class:`pgflow_migrate.upgrade.session.Fence`; else ``-x lock_timeout=5s``,
+                  ``-x max_wait=30s`` and ``-x allow_live_workers=true``, else its defaults
     from_nothing  whether a database without pgflow gets it; True unless told otherwise
     trust_record  whether the recorded revision is believed without a look at the catalogue; False unless told
                   otherwise. The revisions have checks of their own, and so does the script of --sql
+    transaction   whether a script has BEGIN and COMMIT; True unless told otherwise
     on_progress   told what happens, see :mod:`pgflow_migrate.upgrade.progress`
 """
 
@@ -33,13 +35,14 @@ from pgflow_migrate.releases import identify
 from pgflow_migrate.upgrade import failures, ledger, session
 from pgflow_migrate.upgrade.progress import Found, Listener, ignore
 from pgflow_migrate.upgrade.recorder import Recorder
+from pgflow_migrate.upgrade.session import Fence
 
 _CONFIGURE: dict[str, Any] = {
     "version_table": ledger.VERSION_TABLE,
     "version_table_schema": ledger.SCHEMA,
     "transaction_per_migration": False,
 }
-_X_ARGUMENTS = ("dsn", "lock_timeout")
+_X_ARGUMENTS = ("dsn", "lock_timeout", "max_wait", "allow_live_workers")
 
 
 def run_online(context: EnvironmentContext) -> None:
@@ -57,7 +60,7 @@ def run_online(context: EnvironmentContext) -> None:
         dsn = database.resolve_dsn(_x_arguments(context).get("dsn"), os.environ)
         engine = database.engine(dsn)
         try:
-            with failures.explained(dsn, _lock_timeout(context)), engine.begin() as connection:
+            with failures.explained(dsn, _fence(context)), engine.begin() as connection:
                 _run(context, connection)
         finally:
             engine.dispose()
@@ -67,10 +70,12 @@ def run_offline(context: EnvironmentContext) -> None:
     """Print the revisions as one script: settings, ledger, revisions, versions, in one transaction."""
     with _under_alembic_command(context.config):
         recorder = Recorder(context.script)
+        transaction = context.config.attributes.get("transaction", True)
         context.configure(
             dialect_name="postgresql",
             as_sql=True,
             dialect_opts={"paramstyle": "named"},
+            transactional_ddl=transaction,
             on_version_apply=recorder,
             **_CONFIGURE,
         )
@@ -79,9 +84,10 @@ def run_offline(context: EnvironmentContext) -> None:
             raise PgflowMigrateError(
                 "A stamp has to look at the database, which --sql does not.", "Leave --sql out."
             )
+        write = migration.impl.static_output
+        write(session.HEADER)
         with context.begin_transaction():
-            write = migration.impl.static_output
-            write(session.script(_lock_timeout(context)))
+            write(session.script(_fence(context)))
             write(ledger.CREATE)
             for start in migration.get_current_heads():
                 write(ledger.start_at(start) + recorder.statements([start]))
@@ -103,7 +109,7 @@ def _run(context: EnvironmentContext, connection: sa.Connection) -> None:
         context.run_migrations()
         return
 
-    session.prepare(driver, _lock_timeout(context), on_progress)
+    session.prepare(driver, _fence(context), on_progress)
     ledger.create(driver)
     ledger.adopt_renamed(driver)
     recorded = ledger.entries(driver)
@@ -193,20 +199,31 @@ def _x_arguments(context: EnvironmentContext) -> dict[str, str]:
     if unknown:
         # Else -x dns=… would quietly upgrade whatever DATABASE_URL names.
         raise PgflowMigrateError(
-            f'There is no -x argument "{unknown[0]}".', "There are -x dsn= and -x lock_timeout=."
+            f'There is no -x argument "{unknown[0]}".', f"There are {', '.join(_X_ARGUMENTS)}."
         )
     return arguments
 
 
-def _lock_timeout(context: EnvironmentContext) -> timedelta:
-    given: timedelta | None = context.config.attributes.get("lock_timeout")
+def _fence(context: EnvironmentContext) -> Fence:
+    given: Fence | None = context.config.attributes.get("fence")
     if given is not None:
         return given
-    text = _x_arguments(context).get("lock_timeout")
+    arguments = _x_arguments(context)
+    allow = arguments.get("allow_live_workers", "false")
+    if allow not in ("true", "false"):
+        raise PgflowMigrateError(f"-x allow_live_workers: {allow!r} is neither true nor false.")
+    return Fence(
+        lock_timeout=_duration(arguments, "lock_timeout", Fence.lock_timeout),
+        max_wait=_duration(arguments, "max_wait", Fence.max_wait),
+        allow_live_workers=allow == "true",
+    )
+
+
+def _duration(arguments: dict[str, str], name: str, default: timedelta) -> timedelta:
     try:
-        return durations.parse(text) if text else session.DEFAULT_LOCK_TIMEOUT
+        return durations.parse(arguments[name]) if arguments.get(name) else default
     except ValueError as error:
-        raise PgflowMigrateError(f"-x lock_timeout: {error}") from None
+        raise PgflowMigrateError(f"-x {name}: {error}") from None
 
 
 @contextlib.contextmanager

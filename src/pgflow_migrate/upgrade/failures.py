@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -14,13 +15,28 @@ from psycopg.rows import dict_row
 
 from pgflow_migrate import database
 from pgflow_migrate.audit import refusal
-from pgflow_migrate.errors import BlockedError, Blocker, FenceError, PgflowMigrateError, SqlFileError
+from pgflow_migrate.errors import (
+    BlockedError,
+    Blocker,
+    FenceError,
+    LiveWorker,
+    LiveWorkersError,
+    PgflowMigrateError,
+    SqlFileError,
+)
+from pgflow_migrate.upgrade.session import Fence
 
 UNCHANGED = "The database is unchanged."
 
+LIVE_WORKERS = "PF003"
+"""What a live worker is refused with (alembic/sql/queue_identity/live_workers.sql)."""
+
 _BLOCKERS = """
-select a.pid, coalesce(a.application_name, '') as application, coalesce(a.state, '') as state,
+select a.pid, coalesce(a.usename::text, '') as user, coalesce(a.application_name, '') as application,
+  coalesce(a.state, '') as state,
+  extract(epoch from clock_timestamp() - a.xact_start)::float8 as transaction_age,
   extract(epoch from clock_timestamp() - a.query_start)::float8 as query_age,
+  left(regexp_replace(coalesce(a.query, ''), '[[:space:]]+', ' ', 'g'), 120) as query,
   array_agg(distinct case
     when l.locktype = 'advisory' then 'pgflow-migrate itself'
     else format('%I.%I', n.nspname, c.relname)
@@ -38,8 +54,8 @@ where l.granted and a.pid <> pg_backend_pid()
       and (l.classid::bigint << 32 | l.objid::bigint) = hashtextextended('pgflow-migrate', 0)
     )
   )
-group by a.pid, a.application_name, a.state, a.query_start
-order by a.query_start
+group by a.pid, a.usename, a.application_name, a.state, a.xact_start, a.query_start, a.query
+order by a.xact_start
 limit 20
 """
 
@@ -123,41 +139,40 @@ order by s.place, s.privilege
 
 
 @contextlib.contextmanager
-def explained(dsn: str, lock_timeout: timedelta) -> Iterator[None]:
+def explained(dsn: str, fence: Fence) -> Iterator[None]:
     """Within it, what the server, psycopg or Alembic raise becomes one of the toolkit's errors.
 
     To be put around the transaction, so that it is rolled back by then.
 
     Args:
         dsn: to ask the server who blocks, or who owns what, once more.
-        lock_timeout: the bound that was set, for the message.
+        fence: the bounds that were set, for the message.
     """
     try:
         yield
     except SqlFileError as error:
-        raise _explain(error.cause, error, dsn, lock_timeout) from error
+        raise _explain(error.cause, error, dsn, fence) from error
     except sa.exc.DBAPIError as error:
         if not isinstance(error.orig, psycopg.Error):
             raise
-        raise _explain(error.orig, None, dsn, lock_timeout) from error
+        raise _explain(error.orig, None, dsn, fence) from error
     except psycopg.Error as error:
-        raise _explain(error, None, dsn, lock_timeout) from error
+        raise _explain(error, None, dsn, fence) from error
     except CommandError as error:
         raise PgflowMigrateError(f"{str(error).rstrip('.')}.") from error
 
 
-def _explain(
-    error: psycopg.Error, failed: SqlFileError | None, dsn: str, lock_timeout: timedelta
-) -> PgflowMigrateError:
+def _explain(error: psycopg.Error, failed: SqlFileError | None, dsn: str, fence: Fence) -> PgflowMigrateError:
     at = f"{failed.revision}/{failed.file}" if failed else "outside the revisions"
     if isinstance(error, (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected)):
         late = (
-            f"The locks for the upgrade were not obtained within {lock_timeout.total_seconds():g} s ({at})."
+            f"The locks for the upgrade were not obtained within {_budget(fence).total_seconds():g} s ({at})."
         )
         deadlock = isinstance(error, psycopg.errors.DeadlockDetected)
         return FenceError(
             f"A deadlock with another session ended the upgrade ({at})." if deadlock else late,
-            f"{UNCHANGED} It is safe to repeat; pause workers and producers, or raise --lock-timeout.",
+            f"{UNCHANGED} It is safe to repeat; pause workers and producers, or raise --lock-timeout and"
+            " --max-wait.",
             _blockers(dsn),
         )
     if error.sqlstate == refusal.SQLSTATE:
@@ -165,6 +180,14 @@ def _explain(
             f"The preflight refuses: {_text(error)}.",
             f"{UNCHANGED} Mend each finding as its hint says, then repeat.",
             refusal.findings_from_error(error),
+        )
+    if error.sqlstate == LIVE_WORKERS:
+        # Not splitlines(): JSON leaves U+2028 and its like as they are.
+        lines = (error.diag.message_detail or "").split("\n")
+        return LiveWorkersError(
+            f"The upgrade refuses: {_text(error)}.",
+            f"{_line(error.diag.message_hint or '')} --allow-live-workers overrules this.",
+            tuple(LiveWorker(**json.loads(line)) for line in lines),
         )
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
         return _not_entitled(error, at, dsn)
@@ -179,6 +202,10 @@ def _explain(
         f"{UNCHANGED} {hint}".rstrip(),
         tuple(_line(line) for line in (error.diag.message_detail or "").splitlines()[:20]),
     )
+
+
+def _budget(fence: Fence) -> timedelta:
+    return max(fence.lock_timeout, fence.max_wait)
 
 
 def _not_entitled(error: psycopg.Error, at: str, dsn: str) -> PgflowMigrateError:

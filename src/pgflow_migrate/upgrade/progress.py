@@ -46,6 +46,14 @@ class FileStarted:
 
 
 @dataclass(frozen=True)
+class FileDone:
+    """A SQL file has been executed; it is not committed yet."""
+
+    revision: str
+    file: str
+
+
+@dataclass(frozen=True)
 class RevisionApplied:
     """A revision has run, in ``seconds``; it is not committed yet."""
 
@@ -53,7 +61,7 @@ class RevisionApplied:
     seconds: float
 
 
-Event = Note | Found | RevisionStarted | FileStarted | RevisionApplied
+Event = Note | Found | RevisionStarted | FileStarted | FileDone | RevisionApplied
 Listener = Callable[[Event], None]
 
 

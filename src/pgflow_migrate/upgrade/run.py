@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import timedelta
+import time
+from dataclasses import dataclass, replace
 
 import psycopg
 import sqlalchemy as sa
@@ -13,10 +13,11 @@ from alembic.config import Config
 from pgflow_migrate import database, resources
 from pgflow_migrate.errors import Interrupted, PgflowMigrateError
 from pgflow_migrate.upgrade import failures
-from pgflow_migrate.upgrade.progress import Event, Found, Listener, RevisionApplied, ignore
-from pgflow_migrate.upgrade.session import DEFAULT_LOCK_TIMEOUT
+from pgflow_migrate.upgrade.progress import Event, FileDone, Found, Listener, RevisionApplied, ignore
+from pgflow_migrate.upgrade.session import Fence
 
 _BACKFILLING = "queue_identity"
+_FENCE = "fence.sql"
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Backfilled:
 
 @dataclass(frozen=True)
 class UpgradeResult:
-    """What an upgrade did, committed.
+    """What an upgrade did, or, as a dry run, did and took back.
 
     Attributes:
         from_release: the release before, such as ``0.16.0``; None where there was no pgflow.
@@ -45,6 +46,9 @@ class UpgradeResult:
         applied: the revisions that ran, in order.
         already_current: whether there was nothing to do.
         backfilled: the rows that queue_identity gave a queue, or None when it did not run.
+        locked_seconds: how long others were locked out: from the last lock of the fence to the end of the
+            transaction; None when there was no fence.
+        dry_run: whether it was rolled back.
     """
 
     from_release: str | None
@@ -52,6 +56,8 @@ class UpgradeResult:
     applied: tuple[Applied, ...]
     already_current: bool
     backfilled: Backfilled | None
+    locked_seconds: float | None
+    dry_run: bool
 
 
 class _Listening:
@@ -61,12 +67,15 @@ class _Listening:
         self._on_progress = on_progress
         self.found = Found(None, None, recorded=False)
         self.applied: list[Applied] = []
+        self.locked_at: float | None = None
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, Found):
             self.found = event
         elif isinstance(event, RevisionApplied):
             self.applied.append(Applied(event.revision, event.seconds))
+        elif isinstance(event, FileDone) and event.file == _FENCE and self.locked_at is None:
+            self.locked_at = time.monotonic()
         self._on_progress(event)
 
 
@@ -74,8 +83,9 @@ def upgrade(
     dsn: str,
     target: str = "head",
     *,
-    lock_timeout: timedelta = DEFAULT_LOCK_TIMEOUT,
+    fence: Fence = Fence(),  # noqa: B008 - frozen
     from_nothing: bool = True,
+    dry_run: bool = False,
     on_progress: Listener = ignore,
 ) -> UpgradeResult:
     """Take a database of any known release, or one without pgflow, up to ``target``, in one transaction.
@@ -83,12 +93,14 @@ def upgrade(
     Args:
         dsn: a connection string in any spelling.
         target: a revision as Alembic names them.
-        lock_timeout: the longest wait for a lock, above zero.
+        fence: how it gets its locks, and whether live workers stop it.
         from_nothing: whether a database without pgflow gets it; else that is an error.
+        dry_run: do all of it, locks included, and roll back instead of committing.
         on_progress: called with each :data:`~pgflow_migrate.upgrade.progress.Event`, in this thread.
 
     Raises:
-        BlockedError: the preflight found what must be mended first, or an applied revision was changed.
+        BlockedError: the preflight found what must be mended first, workers are at work, or an applied
+            revision was changed.
         FenceError: the locks were not obtained in time.
         PgflowMigrateError: it could not run: connection, rights, an unknown release, a failing statement.
         Interrupted: a KeyboardInterrupt came, and what was running has been cancelled.
@@ -99,10 +111,14 @@ def upgrade(
     listening = _Listening(on_progress)
     engine = database.engine(dsn)
     try:
-        with failures.explained(dsn, lock_timeout), engine.connect() as connection:
-            result = _migrate(connection, target, lock_timeout, listening, from_nothing=from_nothing)
-            _commit(connection, dsn)
-            return result
+        with failures.explained(dsn, fence), engine.connect() as connection:
+            result = _migrate(connection, target, fence, listening, from_nothing=from_nothing)
+            if dry_run:
+                connection.rollback()
+            else:
+                _commit(connection, dsn)
+            locked = None if listening.locked_at is None else time.monotonic() - listening.locked_at
+            return replace(result, locked_seconds=locked, dry_run=dry_run)
     except KeyboardInterrupt as interrupt:
         raise Interrupted(
             f"{_who(interrupt)} ended the upgrade; what was running was cancelled and rolled back.",
@@ -115,14 +131,14 @@ def upgrade(
 def _migrate(
     connection: sa.Connection,
     target: str,
-    lock_timeout: timedelta,
+    fence: Fence,
     listening: _Listening,
     *,
     from_nothing: bool,
 ) -> UpgradeResult:
     config = Config(str(resources.alembic_ini()))
     config.attributes.update(
-        connection=connection, lock_timeout=lock_timeout, on_progress=listening, from_nothing=from_nothing
+        connection=connection, fence=fence, on_progress=listening, from_nothing=from_nothing
     )
     command.upgrade(config, target)
     applied = tuple(listening.applied)
@@ -132,6 +148,8 @@ def _migrate(
         applied=applied,
         already_current=not applied,
         backfilled=_backfilled(connection) if any(one.revision == _BACKFILLING for one in applied) else None,
+        locked_seconds=None,
+        dry_run=False,
     )
 
 

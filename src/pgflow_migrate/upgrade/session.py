@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,10 @@ from psycopg import sql
 from pgflow_migrate.errors import PgflowMigrateError
 from pgflow_migrate.upgrade.progress import Listener, Note
 
-DEFAULT_LOCK_TIMEOUT = timedelta(seconds=5)
+HEADER = Path(__file__).with_name("header.sql").read_text(encoding="utf-8")
+"""What a script says before its first statement."""
 
+_GUARD = Path(__file__).with_name("guard.sql").read_text(encoding="utf-8")
 _SETTINGS = Path(__file__).with_name("session.sql").read_text(encoding="utf-8")
 _MODES = """
 select pg_catalog.pg_is_in_recovery(), pg_catalog.current_setting('transaction_read_only') = 'on',
@@ -29,12 +32,32 @@ order by s.name
 """
 
 
-def prepare(connection: psycopg.Connection[Any], lock_timeout: timedelta, on_progress: Listener) -> None:
+@dataclass(frozen=True)
+class Fence:
+    """How the upgrade gets its locks.
+
+    Attributes:
+        lock_timeout: the longest single wait for a lock, above zero; others queue behind us meanwhile.
+        max_wait: how long it goes on trying, giving all locks back in between; the last try may take a
+            lock_timeout more.
+        allow_live_workers: whether it goes ahead although workers are at work.
+    """
+
+    lock_timeout: timedelta = timedelta(seconds=5)
+    max_wait: timedelta = timedelta(seconds=30)
+    allow_live_workers: bool = False
+
+
+AMONG_WORKERS = Fence(allow_live_workers=True)
+"""The defaults, but for databases whose workers are made up."""
+
+
+def prepare(connection: psycopg.Connection[Any], fence: Fence, on_progress: Listener) -> None:
     """Lift the time limits of this transaction, and bound its waits for locks.
 
     Args:
         connection: in the upgrade's transaction, or about to begin it.
-        lock_timeout: the longest wait for a lock; more than zero.
+        fence: how it waits.
         on_progress: told which limits were lifted.
 
     Raises:
@@ -61,19 +84,29 @@ def prepare(connection: psycopg.Connection[Any], lock_timeout: timedelta, on_pro
         )
     for name, value, source in cursor.execute(_LIMITS):
         on_progress(Note(f"{name} is {value} here ({source}); it does not apply within the upgrade."))
-    cursor.execute(_settings(lock_timeout))
+    cursor.execute(_settings(fence))
 
 
-def script(lock_timeout: timedelta) -> str:
-    """The same as SQL, to stand right after BEGIN."""
+def script(fence: Fence) -> str:
+    """The same as SQL, to stand at the beginning of the transaction."""
     modes = "set transaction isolation level read committed;"
-    return f"{modes}\n\n{_settings(lock_timeout).as_string(None)}"
+    return f"{_GUARD}\n{modes}\n\n{_settings(fence).as_string(None)}"
 
 
-def _settings(lock_timeout: timedelta) -> sql.Composed:
-    milliseconds = f"{round(lock_timeout.total_seconds() * 1000)}ms"
+def _settings(fence: Fence) -> sql.Composed:
     return sql.SQL(
-        "{}\n-- The fence reads the second one.\n"
-        "select pg_catalog.set_config('lock_timeout', {value}, true),\n"
-        "  pg_catalog.set_config('pgflow_migrate.lock_timeout', {value}, true);\n"
-    ).format(sql.SQL(_SETTINGS), value=milliseconds)
+        "{}\n-- The fence reads these.\n"
+        "select pg_catalog.set_config('lock_timeout', {lock_timeout}, true),\n"
+        "  pg_catalog.set_config('pgflow_migrate.lock_timeout', {lock_timeout}, true),\n"
+        "  pg_catalog.set_config('pgflow_migrate.max_wait', {max_wait}, true),\n"
+        "  pg_catalog.set_config('pgflow_migrate.allow_live_workers', {allow_live_workers}, true);\n"
+    ).format(
+        sql.SQL(_SETTINGS),
+        lock_timeout=_milliseconds(fence.lock_timeout),
+        max_wait=_milliseconds(fence.max_wait),
+        allow_live_workers="on" if fence.allow_live_workers else "off",
+    )
+
+
+def _milliseconds(duration: timedelta) -> str:
+    return f"{round(duration.total_seconds() * 1000)}ms"

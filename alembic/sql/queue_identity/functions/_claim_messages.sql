@@ -108,6 +108,7 @@ begin
 
   if archived is not null or strays is not null then
     free := pgflow._free_messages(queue, archived || strays);
+    busy := busy || array(select unnest(archived || strays) except select unnest(free) order by 1);
     archived := array(select unnest(archived) intersect select unnest(free) order by 1);
     strays := array(select unnest(strays) intersect select unnest(free) order by 1);
     perform pgmq.archive(queue, free);

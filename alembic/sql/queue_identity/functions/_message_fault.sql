@@ -6,9 +6,9 @@ stable
 set search_path = pg_catalog, pg_temp
 as $$
   select case
-    -- At any depth, and in text that is JSON itself.
+    -- A key at any depth, and in text that is JSON itself: quoted, if with backslashes, and followed by a colon.
     when p_message is null
-      or p_message::text !~ '[^[:alnum:]_](flow_slug|run_id|step_slug|task_index)[^[:alnum:]_:]*:' then null
+      or p_message::text !~ '"(flow_slug|run_id|step_slug|task_index)[^[:alnum:]_:"]*"[[:space:]]*:' then null
     when exists (
       select
       from pgflow.step_tasks task

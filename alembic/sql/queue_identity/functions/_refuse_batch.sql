@@ -40,5 +40,5 @@ end;
 $$;
 
 comment on function pgflow._refuse_batch(text, bigint[], uuid, text, jsonb, integer) is
-  'Internal. The fatal outcome of a claim: every message of the batch is visible again, the worker''s function '
-  'is paused, and the reason names at most 20 messages by id, never by body.';
+  'Internal. The fatal outcome of a claim: what nobody else has locked of the batch is visible again, the '
+  'worker''s function is paused, and the reason names at most 20 messages by id, never by body.';

@@ -43,6 +43,6 @@ comment on function pgflow.claim_tasks(text, text, bigint[], uuid) is
   'effective timeout + 2 s), and the ids deferred (started elsewhere: visible again when recovery is due), '
   'archived (over), busy (locked by another session: left as read), foreign (not pgflow''s: archived, with a '
   'warning). Outcome "fatal": a message of pgflow''s has no task or another route, or the subscription is wrong: '
-  'nothing is claimed or archived, the batch is visible again, the worker''s function is paused '
+  'nothing is claimed or archived, what nobody has locked is visible again, the worker''s function is paused '
   '(resume_worker_function). Message ids are decimal strings; no message bodies. 23503 for an unknown worker; '
   '22P02 when a queued task''s message is not in the queue.';

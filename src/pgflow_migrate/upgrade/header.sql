@@ -1,0 +1,11 @@
+-- pgflow-migrate: upgrade of schema pgflow.
+--
+-- Before: take a backup (there is no downgrade); stop producers and workers; run the audit until it is clean.
+-- Run it as the role that owns schema pgflow, in one transaction, and stop at the first error:
+--   psql "$PGFLOW_DSN" -X -v ON_ERROR_STOP=1 -f upgrade.sql
+-- A script without BEGIN and COMMIT needs a runner that brings them: psql -X -v ON_ERROR_STOP=1 -1 -f upgrade.sql
+--
+-- What happens: settings of this transaction; ledger; is this the release that the script starts from; then, for each
+-- revision: are workers at work (PF003), locks, preflight (PF001 with every finding), backfill, constraints, functions,
+-- a last look. From the locks on to the end all others wait. An error anywhere leaves the database as it was.
+-- 55P03: the locks were not obtained in time; repeat when it is quieter.
