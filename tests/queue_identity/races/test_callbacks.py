@@ -227,7 +227,7 @@ def overtaken(race: Race, callback: Call, run: UUID, *, claim: bool = True) -> N
 
 
 def fan(session: Session, **options: object) -> UUID:
-    """``first`` (message 1) is followed by a map, ``other`` (message 2) stands beside it; both are claimed."""
+    """``first`` (message 1) is followed by a map, ``other`` (message 2) is beside it; both are claimed."""
     session.flow("fan")
     session.step("fan", "first", **options)
     session.step("fan", "other")
