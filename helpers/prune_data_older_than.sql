@@ -1,9 +1,9 @@
 -- The optional pruning helper for queue identity: pgflow.prune_data_older_than(retention_interval interval).
 --
--- Paste all of it at once into psql, Supabase's SQL editor or any other client, as the owner of schema pgflow.
--- It is one statement: either the helper is installed, or nothing happens and the error says why. It replaces
--- the helper that pgflow documents, in both of its versions, and itself. A helper that somebody has changed is
--- refused, not overwritten. No upgrade installs it.
+-- Paste all of it at once into psql, Supabase's SQL editor or any other client, as the owner of schema
+-- pgflow. It is one statement: either the helper is installed, or nothing happens and the error says why. It
+-- replaces the helper that pgflow documents, in both of its versions, and itself. A helper that somebody has
+-- changed is refused, not overwritten. No upgrade installs it.
 --
 -- Then, from cron or by hand: select pgflow.prune_data_older_than(interval '30 days');
 do $install$
@@ -12,7 +12,7 @@ declare
   replaceable_md5s constant text[] := array[
     'fcba8d05326f47f4b94801fadc18a15c',  -- documented since 0.7.0
     'e7cbf1f31d65d4cb3020b74b015072da',  -- documented from 0.2.3 to 0.6.1
-    '28bd128e629e00828f75a09237ffa8cd'  -- the one below
+    '0a1018a18bd0e2e8171621b1e9c03406'  -- the one below
   ];
 begin
   if not exists (
@@ -37,7 +37,7 @@ begin
       and pg_catalog.oidvectortypes(p.proargtypes) = 'interval'
       and (
         p.prosecdef
-        or coalesce(p.proconfig <> array['search_path=""'], false)
+        or coalesce(p.proconfig <> array['search_path=pg_catalog, pg_temp'], false)
         or pg_catalog.md5(pg_catalog.regexp_replace(
           pg_catalog.regexp_replace(
             pg_catalog.lower(p.prosrc collate "C"), '--[^' || pg_catalog.chr(10) || ']*', '', 'g'
@@ -58,7 +58,7 @@ begin
   language plpgsql
   volatile
   security invoker
-  set search_path = ''
+  set search_path = pg_catalog, pg_temp
   as $prune$
 -- Lock order, as everywhere in pgflow: runs, step states, tasks, queues. So a late callback, a claim or the
 -- recovery may have to wait for this function, or this function for them, but never both.
@@ -76,7 +76,7 @@ begin
   end if;
 
   -- One pruning at a time: two of them could meet in the archives in different orders.
-  perform pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('pgflow.prune_data_older_than', 0));
+  perform pg_advisory_xact_lock(hashtextextended('pgflow.prune_data_older_than', 0));
 
   -- Decided once. A run that ends from here on is left to the next pruning.
   select array_agg(locked.run_id) into old_runs
@@ -94,7 +94,7 @@ begin
   order by state.run_id, state.step_slug
   for update;
 
-  -- Messages by the queue and id that each task has itself. A missing queue raises 42P01, and nothing is deleted.
+  -- Messages by the queue and id that each task has itself. A missing queue raises 42P01: nothing is deleted.
   for batch in
     with pruned as (
       delete from pgflow.step_tasks task
@@ -138,8 +138,8 @@ begin
     end;
   end loop;
 
-  -- Workers last, and without waiting: their deletion takes them off tasks of runs that go on. A claim holds its
-  -- task and then asks for its worker; a worker that is in use in this moment is left to the next pruning.
+  -- Workers last, and without waiting: their deletion takes them off tasks of runs that go on. A claim holds
+  -- its task and then asks for its worker; a worker in use in this moment is left to the next pruning.
   select array_agg(locked.worker_id) into dead_workers
   from (
     select worker.worker_id
@@ -165,8 +165,9 @@ end;
 $prune$;
 
   comment on function pgflow.prune_data_older_than(interval) is
-    'Optional maintenance: delete runs that completed or failed longer ago than the interval, with their step '
-    'states, tasks and active messages; archived messages of pgflow''s queues that are older; and workers whose '
-    'last heartbeat is older. Runs that go on, definitions and queues stay. NULL deletes nothing.';
+    'Optional maintenance: delete runs that completed or failed longer ago than the interval, with their '
+    'step states, tasks and active messages; archived messages of pgflow''s queues that are older; and '
+    'workers whose last heartbeat is older. Runs that go on, definitions and queues stay. NULL deletes '
+    'nothing.';
 end;
 $install$;

@@ -187,6 +187,10 @@ def _kind(function: dict[str, Any], body: dict[str, Any], documented: dict[Kind,
         for kind, known in documented.items():
             if sums & known:
                 return kind
-    if function["plain"] and function["settings"] == ['search_path=""'] and own_md5() in sums:
+    if (
+        function["plain"]
+        and function["settings"] == ["search_path=pg_catalog, pg_temp"]
+        and own_md5() in sums
+    ):
         return "queue-aware"
     return "customised"

@@ -129,13 +129,13 @@ def test_a_run_that_ends_while_the_pruning_waits_is_left_to_the_next(ended: Worl
 # Claims --------------------------------------------------------------------------------------------------
 
 
-def test_a_claim_of_a_pruned_runs_message_waits_and_goes_on_with_the_rest(ended: World, other: World) -> None:
+def test_a_claim_passes_over_a_message_that_is_being_pruned(ended: World, other: World) -> None:
     ended.start("orders", 3)
     with ended.connection.transaction():
         ended.prune()
-        claim = ended.waits(other, CLAIM, [1, 2, 3], None)
-    ((verdict,),) = claim.result(SECONDS)
-    assert outcome(verdict)[:2] == ("claimed", ["3"])
+        ((verdict,),) = other.rows(CLAIM, [1, 2, 3], None)
+    assert outcome(verdict) == ("claimed", ["3"], [])
+    assert verdict["busy"] == ["1", "2"]
     assert ended.tasks() == [(3, "pack", "orders", 3, "started")]
     assert (ended.messages("orders"), ended.archive("orders")) == ([3], [])
 
@@ -183,13 +183,29 @@ def test_a_task_of_a_dead_worker_that_another_claims_keeps_that_one(retried: Wor
 def test_a_pruned_worker_cannot_claim_any_more_and_another_can(retried: World, other: World) -> None:
     with retried.connection.transaction():
         retried.prune()
-        claim = retried.waits(other, CLAIM, [1], retried.id(1))
+        ((verdict,),) = other.rows(CLAIM, [1], retried.id(1))
+        assert (outcome(verdict), verdict["busy"]) == (("claimed", [], []), ["1"])
     with pytest.raises(psycopg.errors.ForeignKeyViolation, match="step_tasks_last_worker_id_fkey"):
-        claim.result(SECONDS)
+        other.do(CLAIM, [1], retried.id(1))
     assert task(retried) == ("queued", 1, None)
     ((verdict,),) = other.rows(CLAIM, [1], retried.id(2))
     assert outcome(verdict) == ("claimed", ["1"], [])
     assert task(retried) == ("started", 2, retried.id(2))
+
+
+def test_a_worker_that_is_being_pruned_fails_to_claim_and_its_task_stays_queued(
+    world: World, other: World
+) -> None:
+    world.flow("orders", "pack")
+    world.worker(1, silent_for="40 days")
+    world.start("orders", 1)
+    with world.connection.transaction():
+        world.prune()
+        claim = world.waits(other, CLAIM, [1], world.id(1))  # holds the task, asks for the worker
+    with pytest.raises(psycopg.errors.ForeignKeyViolation, match="step_tasks_last_worker_id_fkey"):
+        claim.result(SECONDS)
+    assert task(world) == ("queued", 0, None)
+    assert world.messages("orders") == [1]
 
 
 def test_a_heartbeat_under_way_saves_the_worker(retried: World, other: World) -> None:

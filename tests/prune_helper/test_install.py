@@ -67,7 +67,7 @@ def test_what_is_installed(upgraded: World) -> None:
             "plpgsql",
             "v",
             False,
-            ['search_path=""'],
+            ["search_path=pg_catalog, pg_temp"],
             0,
             "Optional maintenance:",
         )
