@@ -234,7 +234,7 @@ def test_its_wait_for_locks_is_bounded_too(
         done = alembic(dsn, "-x", "lock_timeout=200ms", "-x", "max_wait=200ms", "upgrade", "head")
     assert done.returncode == EXIT_FENCE
     assert "The locks for the upgrade were not obtained within 0.2 s" in done.stderr
-    assert f'pid {pid} (user postgres, "the holder", idle in transaction, in its transaction for ' in done.stderr
+    assert f'pid {pid} (user postgres, "the holder", idle in transaction, in its transaction' in done.stderr
     assert "s ago: lock table pgflow.runs in row exclusive mode) holds locks on pgflow.runs" in done.stderr
 
 
