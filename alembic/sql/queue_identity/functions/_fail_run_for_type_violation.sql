@@ -10,7 +10,11 @@ as $$
 begin
   -- the task's row before any queue row
   update pgflow.step_tasks task
-  set status = 'failed', failed_at = now(), output = p_output, error_message = p_task_error
+  set status = 'failed',
+      -- Not before the start, as in complete_task.
+      failed_at = greatest(now(), task.started_at),
+      output = p_output,
+      error_message = p_task_error
   where task.run_id = p_run_id and task.step_slug = p_step_slug and task.task_index = p_task_index;
 
   update pgflow.runs run set status = 'failed', failed_at = now() where run.run_id = p_run_id;

@@ -60,6 +60,9 @@ as $function$
           )
         )
       )
+    order by candidate.function_name
+    -- Looks at the row again after a wait: it may have been paused, or pinged, meanwhile.
+    for no key update of candidate
   ),
   pinged as (
     select
