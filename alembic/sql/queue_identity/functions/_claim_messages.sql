@@ -107,8 +107,8 @@ begin
   end if;
 
   if archived is not null or strays is not null then
-    free := pgflow._free_messages(queue, archived || strays);
-    busy := busy || array(select unnest(archived || strays) except select unnest(free) order by 1);
+    select message.free, busy || message.busy into free, busy
+    from pgflow._free_messages(queue, archived || strays) message;
     archived := array(select unnest(archived) intersect select unnest(free) order by 1);
     strays := array(select unnest(strays) intersect select unnest(free) order by 1);
     perform pgmq.archive(queue, free);

@@ -24,7 +24,7 @@ declare
   free bigint[];
 begin
   if to_regclass(format('pgmq.%I', 'q_' || p_queue_name)) is not null then
-    free := pgflow._free_messages(p_queue_name, p_msg_ids);
+    select message.free into free from pgflow._free_messages(p_queue_name, p_msg_ids) message;
     perform pgflow.set_vt_batch(p_queue_name, free, array_fill(0, array[cardinality(free)]));
   end if;
 
