@@ -23,7 +23,7 @@ declare
   archived bigint[];
   busy bigint[];
   strays bigint[];
-  free bigint[];
+  ended record;
   doubtful jsonb;
   doubtful_count integer;
   moved integer;
@@ -107,11 +107,11 @@ begin
   end if;
 
   if archived is not null or strays is not null then
-    select message.free, busy || message.busy into free, busy
-    from pgflow._free_messages(queue, archived || strays) message;
-    archived := array(select unnest(archived) intersect select unnest(free) order by 1);
-    strays := array(select unnest(strays) intersect select unnest(free) order by 1);
-    perform pgmq.archive(queue, free);
+    ended := pgflow._free_messages(queue, archived || strays);
+    archived := array(select unnest(archived) intersect select unnest(ended.free) order by 1);
+    strays := array(select unnest(strays) intersect select unnest(ended.free) order by 1);
+    busy := busy || ended.busy;
+    perform pgmq.archive(queue, ended.free);
   end if;
   if cardinality(strays) > 0 then
     raise warning 'queue "%": archived messages that are not pgflow''s: %', queue,
