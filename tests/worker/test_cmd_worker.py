@@ -112,7 +112,7 @@ def test_a_worker_that_is_idle_ends_with_0_and_tells_what_it_did(
     first, last = err.splitlines()
     assert " INFO worker " in first
     assert first.endswith(" of function mine: flow plain verified, queue plain")
-    assert last.endswith(" has left (idle): 1 completed, 0 failed, 0 unreported")
+    assert last.endswith(" has left (idle): 1 completed, 0 failed, 0 late, 0 unreported")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT], ids=lambda n: n.name)
@@ -131,7 +131,7 @@ def test_a_signal_lets_the_running_handler_finish(
     gate.close()
     _, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
-    assert err.endswith(" has left (stopped): 1 completed, 0 failed, 0 unreported\n")
+    assert err.endswith(" has left (stopped): 1 completed, 0 failed, 0 late, 0 unreported\n")
     statuses = (
         "select status, last_worker_id is not null as claimed from pgflow.step_tasks order by task_index"
     )

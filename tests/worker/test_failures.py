@@ -94,6 +94,24 @@ def test_exhausted_attempts_do_what_was_asked_for(
     assert bench.value("select count(*) from pgmq.q_doomed") == 0
 
 
+@pytest.mark.parametrize("status", ["cancelled", "skipped", "gone"])
+def test_an_output_that_comes_too_late_changes_nothing(bench: Bench, status: str) -> None:
+    flow = Flow("slow")
+    end = {
+        "cancelled": "update pgflow.runs set status = 'failed', failed_at = now()",
+        "skipped": "select pgflow._cascade_force_skip_steps((select run_id from pgflow.runs), 'only', 'off')",
+        "gone": "delete from pgflow.step_tasks",
+    }
+    flow.step("only")(lambda context: bench.execute(end[status]))
+    bench.compile(flow)
+    bench.start(flow)
+    summary = bench.work_off(flow)
+    assert (summary.completed, summary.failed, summary.late, summary.unreported) == (0, 0, 1, 0)
+    assert (
+        bench.rows("select 1 from pgflow.step_tasks where status = 'completed' or output is not null") == []
+    )
+
+
 def test_a_failed_map_task_cancels_its_siblings_and_the_worker_goes_on(bench: Bench) -> None:
     flow = Flow("batch", max_attempts=1)
 
@@ -141,7 +159,7 @@ def test_an_output_of_the_wrong_type_for_a_map_fails_the_run_and_not_the_worker(
     flow.map("each", depends_on="list")(lambda context: None)
     bench.compile(flow)
     run = bench.start(flow)
-    bench.work_off(flow)
+    assert bench.work_off(flow).failed == 1
     assert bench.run(run)["status"] == "failed"
     assert bench.task(run, "list")["error_message"] == "[TYPE_VIOLATION] Produced object instead of array"
 

@@ -89,11 +89,12 @@ def worker(
     with _logging(debug=bool(ctx.find_root().params.get("debug"))) as log:
         summary = _run(Worker(resolve_dsn(dsn, os.environ), flow, name=name, settings=settings, log=log), log)
         log.info(
-            "worker %s has left (%s): %d completed, %d failed, %d unreported",
+            "worker %s has left (%s): %d completed, %d failed, %d late, %d unreported",
             summary.worker_id,
             summary.ending.value,
             summary.completed,
             summary.failed,
+            summary.late,
             summary.unreported,
         )
     ctx.exit(EXIT_BLOCKED if summary.ending is Ending.FATAL else EXIT_OK)

@@ -133,13 +133,18 @@ def flow_input(connection: Connection, run_id: str) -> Any:
     return value
 
 
-def complete_task(connection: Connection, task: ClaimedTask, output: str) -> None:
-    """Report success; ``output`` is a JSON text. A second time changes nothing."""
-    connection.execute(
-        "select from pgflow.complete_task(run_id => %s::uuid, step_slug => %s::text,"
-        " task_index => %s::integer, output => %s::jsonb)",
+def complete_task(connection: Connection, task: ClaimedTask, output: str) -> str | None:
+    """Report success; ``output`` is a JSON text. A second time changes nothing.
+
+    Returns:
+        the status that the task has then; None when there is no such task any more.
+    """
+    row = connection.execute(
+        "select completed.status from pgflow.complete_task(run_id => %s::uuid, step_slug => %s::text,"
+        " task_index => %s::integer, output => %s::jsonb) completed",
         (task.run_id, task.step_slug, task.task_index, output),
-    )
+    ).fetchone()
+    return row[0] if row else None
 
 
 def fail_task(connection: Connection, task: ClaimedTask, message: str, worker_id: str) -> None:

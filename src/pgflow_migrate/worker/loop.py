@@ -51,6 +51,7 @@ class Summary:
         ending: why it left.
         completed: tasks that it completed.
         failed: attempts that failed.
+        late: outputs without effect, because step or run had ended meanwhile.
         unreported: tasks whose result the database could not be told; its recovery gives them out again.
         fatal: the batch that it could not work on, when that is why it left.
     """
@@ -61,6 +62,7 @@ class Summary:
     ending: Ending
     completed: int
     failed: int
+    late: int
     unreported: int
     fatal: Fatal | None
 
@@ -205,6 +207,7 @@ class Worker:
             ending=self._endings[0],
             completed=self._results.count(Result.COMPLETED),
             failed=self._results.count(Result.FAILED),
+            late=self._results.count(Result.LATE),
             unreported=self._results.count(Result.UNREPORTED),
             fatal=self._fatal,
         )

@@ -27,6 +27,7 @@ class Result(enum.Enum):
 
     COMPLETED = "completed"
     FAILED = "failed"
+    LATE = "late"  # step or run had ended before the output came
     UNREPORTED = "unreported"  # the database's recovery will give it to somebody again
 
 
@@ -109,15 +110,16 @@ class Reports:
     def complete(self, task: ClaimedTask, output: str) -> Result:
         """Report an output (a JSON text); one that the database refuses is a failed attempt."""
         try:
-            self._call(
+            status = self._call(
                 f"complete_task for {task}", lambda connection: calls.complete_task(connection, task, output)
             )
         except PASSING as error:
             return self._unreported(task, error)
         except psycopg.Error as error:
             return self.fail(task, f"complete_task failed: {describe(error)}")
-        self._log.debug("%s completed", task)
-        return Result.COMPLETED
+        self._log.debug("%s is reported: %s", task, status or "gone")
+        # A wrong type for a map behind it fails the task; a run that ended meanwhile has cancelled it.
+        return {"completed": Result.COMPLETED, "failed": Result.FAILED}.get(status or "", Result.LATE)
 
     def fail(self, task: ClaimedTask, message: str) -> Result:
         """Report a failed attempt."""
