@@ -27,10 +27,11 @@ def test_a_claimed_batch_is_read_with_message_ids_as_text() -> None:
         "tasks": [TASK],
         "deferred": ["13"],
         "archived": [],
+        "busy": ["14"],
         "foreign": ["15", "16"],
     }
     task = ClaimedTask("Orders", RUN, "load", 0, "orders", "9007199254740993", {"a": [1]}, None)
-    assert claims.parse(answer) == Claimed("orders", (task,), ("13",), (), ("15", "16"))
+    assert claims.parse(answer) == Claimed("orders", (task,), ("13",), (), ("14",), ("15", "16"))
     assert str(task) == f"task Orders/load/0 of run {RUN} (queue orders, message 9007199254740993)"
 
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
@@ -66,8 +67,24 @@ def test_a_message_of_a_finished_task_is_archived_and_one_of_a_claimed_task_defe
     assert bench.value("select array_agg(msg_id) from pgmq.q_orders") == [1]
     assert bench.value("select attempts_count from pgflow.step_tasks where task_index = 0") == 0
     assert logged(logging.WARNING) == []
-    assert "queue orders: deferred: 1; archived: none" in logged(logging.DEBUG)
-    assert "queue orders: deferred: none; archived: 2" in logged(logging.DEBUG)
+    assert "queue orders: deferred: 1" in logged(logging.DEBUG)
+    assert "queue orders: archived: 2" in logged(logging.DEBUG)
+
+
+def test_a_task_that_another_session_holds_is_claimed_later_and_the_worker_waits_for_it(
+    bench: Bench, logged: Logged
+) -> None:
+    flow = orders()
+    bench.compile(flow)
+    run = bench.start(flow, [1])
+    with psycopg.connect(bench.dsn) as holder:
+        holder.execute("select from pgflow.step_tasks for update")
+        with bench.running(flow, until_idle=0.01, visibility_timeout=2) as running:
+            bench.eventually(lambda: "queue orders: busy: 1" in logged(logging.DEBUG), "the claim")
+            holder.rollback()
+            summary = running.summary()
+    assert (summary.completed, summary.ending) == (1, Ending.IDLE)
+    assert bench.task(run, "load")["attempts_count"] == 1
 
 
 def test_a_fatal_batch_stops_the_worker_with_one_error_and_nothing_is_claimed(

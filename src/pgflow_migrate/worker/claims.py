@@ -47,6 +47,8 @@ class Claimed:
         tasks: what was claimed.
         deferred: messages of tasks that somebody works on.
         archived: messages of tasks that have ended.
+        busy: messages whose task another session holds just now; they are visible again after the time for
+            which they were read.
         foreign: messages that were archived because no task of pgflow is theirs.
     """
 
@@ -54,6 +56,7 @@ class Claimed:
     tasks: tuple[ClaimedTask, ...]
     deferred: tuple[str, ...]
     archived: tuple[str, ...]
+    busy: tuple[str, ...]
     foreign: tuple[str, ...]
 
 
@@ -108,6 +111,7 @@ def parse(answer: Mapping[str, Any]) -> Claimed | Fatal:
         tasks=tuple(_task(task) for task in answer["tasks"]),
         deferred=tuple(answer["deferred"]),
         archived=tuple(answer["archived"]),
+        busy=tuple(answer["busy"]),
         foreign=tuple(answer["foreign"]),
     )
 

@@ -280,20 +280,18 @@ class Worker:
                 self._log.warning("messages that were read are hidden for a moment: %s", describe(error))
 
     def _begin(self, pool: ThreadPoolExecutor, outcome: Claimed) -> None:
-        self._last_activity = time.monotonic()
+        # What was busy comes back when it is visible again: until then the queue is not idle.
+        self._last_activity = time.monotonic() + (self._settings.visibility_timeout if outcome.busy else 0)
         if outcome.foreign:
             self._log.warning(
                 "queue %s held messages that are not pgflow's; archived: %s",
                 outcome.queue_name,
                 ", ".join(outcome.foreign),
             )
-        if outcome.deferred or outcome.archived:
-            self._log.debug(
-                "queue %s: deferred: %s; archived: %s",
-                outcome.queue_name,
-                ", ".join(outcome.deferred) or "none",
-                ", ".join(outcome.archived) or "none",
-            )
+        for fate in ("deferred", "archived", "busy"):
+            messages = getattr(outcome, fate)
+            if messages:
+                self._log.debug("queue %s: %s: %s", outcome.queue_name, fate, ", ".join(messages))
         self._running |= {pool.submit(self._do, task) for task in outcome.tasks}
 
     def _stop_at(self, fatal: Fatal) -> None:
