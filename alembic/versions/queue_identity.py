@@ -21,7 +21,7 @@ def upgrade() -> None:
     run_sql(revision, "function_bodies_unchecked")
     run_folder(revision, "functions")
     run_sql(revision, "function_bodies_checked")
-    run_sql(revision, "verify")
+    run_sql(revision, "invariants", "verify")
 
 
 def downgrade() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,10 @@ from pgflow_migrate.errors import PgflowMigrateError
 from pgflow_migrate.upgrade.run import upgrade
 
 Connection = psycopg.Connection[dict[str, Any]]
-VERIFY = (resources.revision_sql("queue_identity") / "verify.sql").read_text(encoding="utf-8").encode()
+LAST_LOOK = "".join(
+    (resources.revision_sql("queue_identity") / name).read_text(encoding="utf-8")
+    for name in ("invariants.sql", "verify.sql")
+).encode()
 
 
 @pytest.fixture
@@ -83,28 +87,41 @@ def test_a_task_without_a_message_needs_no_identity(session: Connection) -> None
 
 
 @pytest.mark.parametrize(
-    ("damage", "message"),
+    ("damage", "check", "sample"),
     [
         (
             "update pgflow.steps set queue_name = 'elsewhere' where step_slug = 'pack'",
-            "queue identity is incomplete: 1 steps and 0 tasks are not routed to lower(flow_slug)",
+            "step-route",
+            "pack in elsewhere",
         ),
         (
             "alter table pgflow.step_tasks alter queue_name drop not null",
-            "queue_name is nullable or still generated on pgflow.step_tasks",
+            "catalogue",
+            "pgflow.step_tasks.queue_name is missing, nullable or generated",
         ),
         (
             "drop index pgflow.step_tasks_queue_message_key",
-            "unique indexes are missing or invalid: step_tasks_queue_message_key",
+            "catalogue",
+            "unique index pgflow.step_tasks_queue_message_key is missing or invalid",
+        ),
+        (
+            "alter table pgflow.step_tasks drop constraint queue_name_is_canonical",
+            "catalogue",
+            "pgflow.step_tasks lacks constraint queue_name_is_canonical",
         ),
     ],
 )
-def test_the_last_look_sees_what_is_missing(session: Connection, damage: str, message: str) -> None:
-    session.execute(VERIFY)
+def test_the_last_look_sees_what_is_missing(
+    session: Connection, damage: str, check: str, sample: str
+) -> None:
+    with session.transaction():
+        session.execute(LAST_LOOK)
     session.execute(damage.encode())
-    with pytest.raises(psycopg.errors.RaiseException) as caught:
-        session.execute(VERIFY)
-    assert caught.value.diag.message_primary == message
+    with pytest.raises(psycopg.Error) as caught, session.transaction():
+        session.execute(LAST_LOOK)
+    assert caught.value.sqlstate == "PF004"
+    violation = json.loads((caught.value.diag.message_detail or "").splitlines()[0])
+    assert (violation["check"], violation["samples"]) == (check, [sample])
 
 
 def test_a_case_duplicate_that_appears_after_the_audit_is_still_refused(
