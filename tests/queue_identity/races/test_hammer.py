@@ -245,7 +245,8 @@ class Hammer:
 
 
 KINDS = [
-    "claim", "complete", "fail", "recover", "start", "delete", "ensure compiled", "ensure a variant compiled", "read",
+    "claim", "complete", "fail", "recover", "start", "delete", "ensure compiled",
+    "ensure a variant compiled", "read",
     "send a stray", "send a doubt", "ensure workers", "resume",
 ]  # fmt: skip
 LIKELY = ["claim"] * 6 + ["complete"] * 5 + ["fail"] * 4 + ["recover"] * 2 + ["delete"] * 2 + KINDS
