@@ -462,6 +462,13 @@ def hardened_release(request: pytest.FixtureRequest) -> str:
     return name
 
 
+@pytest.fixture(params=SINCE_HARDENING[:-1])
+def waiting_release(request: pytest.FixtureRequest) -> str:
+    """Those of them whose claims wait for locks."""
+    name: str = request.param
+    return name
+
+
 Sessions = Callable[[str, int], list[Core]]
 
 

@@ -10,10 +10,17 @@ import pytest
 from psycopg.types.json import Jsonb
 
 if TYPE_CHECKING:
-    from tests.core.runtime.conftest import Core
+    from tests.core.runtime.conftest import Core, Sessions
 
 STRANGER = UUID("99999999-9999-9999-9999-999999999999")
-NOTHING: dict[str, Any] = {"outcome": "claimed", "tasks": [], "deferred": [], "archived": [], "foreign": []}
+NOTHING: dict[str, Any] = {
+    "outcome": "claimed",
+    "tasks": [],
+    "deferred": [],
+    "archived": [],
+    "busy": [],
+    "foreign": [],
+}
 
 
 def outcome(queue: str = "plain", **parts: object) -> dict[str, Any]:
@@ -230,6 +237,47 @@ def test_the_deferred_message_of_a_requeued_task_is_visible_at_once_and_claimed_
     assert routed.task(run, "first")["attempts_count"] == 2
 
 
+@pytest.mark.parametrize("timeout", [2147483613, 2147483645, 2147483647])
+def test_the_longest_timeouts_work(routed: Core, timeout: int) -> None:
+    run = plain(routed, timeout=timeout)
+    assert len(routed.claim_tasks("plain", "plain", [1])["tasks"]) == 1
+    assert routed.claim_tasks("plain", "plain", [1]) == outcome(deferred=["1"])
+    assert routed.task(run, "first")["status"] == "started"
+
+
+def test_a_task_that_an_old_core_revived_after_giving_it_up_is_a_task_like_others(routed: Core) -> None:
+    """0.16.0 queued a permanently stalled task again when it failed late; its message may still be there."""
+    run = plain(routed, max_attempts=5)
+    routed.execute(
+        "update pgflow.step_tasks set attempts_count = 1, requeued_count = 3, permanently_stalled_at = now()"
+    )
+    assert len(routed.claim_tasks("plain", "plain", [1])["tasks"]) == 1
+    task = routed.task(run, "first")
+    assert (task["permanently_stalled_at"], task["requeued_count"], task["attempts_count"]) == (None, 3, 2)
+    assert routed.claim_tasks("plain", "plain", [1]) == outcome(deferred=["1"])
+    routed.fail(run, "first")
+    assert routed.task(run, "first")["status"] == "queued"
+    assert len(routed.claim_tasks("plain", "plain", [1])["tasks"]) == 1
+    routed.age(run, "first", 1000)
+    assert routed.requeue() == 0
+    assert routed.task(run, "first")["permanently_stalled_at"] == routed.value("select now()")
+    assert routed.archived("plain") == [1]
+
+
+def test_a_task_that_is_younger_than_the_transaction_can_be_claimed_in_it(sessions: Sessions) -> None:
+    worker, producer = sessions("queue_identity", 2)
+    worker.flow("plain")
+    worker.step("plain", "first")
+    worker.worker()
+    with worker.transaction():
+        begun = worker.value("select now()")
+        run = producer.start("plain", {})
+        assert worker.read("plain") == [1]
+        assert len(worker.claim_tasks("plain", "plain", [1])["tasks"]) == 1
+        task = worker.task(run, "first")
+        assert task["started_at"] == task["queued_at"] > begun
+
+
 # -- over: archived
 
 OVER = {
@@ -271,7 +319,7 @@ def test_the_message_of_a_task_that_is_over_is_archived_and_the_task_left_alone(
         routed.events(run),
     ) == before
     # Again: the message is nobody's business any more.
-    assert routed.claim_tasks("plain", "plain", [1]) == outcome(archived=["1"])
+    assert routed.claim_tasks("plain", "plain", [1]) == outcome()
     assert (routed.queued("plain"), routed.archived("plain")) == ([], [1])
 
 
@@ -356,6 +404,7 @@ def test_a_batch_of_every_kind(routed: Core) -> None:
         "queue_name": "mapped",
         "deferred": [str(started)],
         "archived": [str(over)],
+        "busy": [],
         "foreign": [str(stray)],
     }
     assert routed.queued("mapped") == [queued, started]

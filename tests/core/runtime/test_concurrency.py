@@ -203,9 +203,9 @@ def test_a_claim_that_comes_first_is_undone_by_the_failure_that_waited(
 
 @pytest.mark.parametrize(("mode", "status"), [("fail", "cancelled"), ("skip", "skipped")])
 def test_a_claim_that_waited_for_a_failure_gets_nothing(
-    sessions: Sessions, hardened_release: str, mode: str, status: str
+    sessions: Sessions, waiting_release: str, mode: str, status: str
 ) -> None:
-    one, two = sessions(hardened_release, 2)
+    one, two = sessions(waiting_release, 2)
     run = neighbours(one, mode)
     queued = one.task(run, "each", 2)
     with one.transaction():
@@ -216,8 +216,8 @@ def test_a_claim_that_waited_for_a_failure_gets_nothing(
     assert one.task(run, "each", 2) == queued | {"status": status}
 
 
-def test_a_claim_that_loses_one_row_keeps_the_others(sessions: Sessions, hardened_release: str) -> None:
-    one, two = sessions(hardened_release, 2)
+def test_a_claim_that_loses_one_row_keeps_the_others(sessions: Sessions, waiting_release: str) -> None:
+    one, two = sessions(waiting_release, 2)
     run = neighbours(one, "skip")
     other = one.start("busy", [1])
     messages = [one.task(run, "each", 2)["message_id"], one.task(other, "beside")["message_id"]]
@@ -243,12 +243,48 @@ def two_claims(one: Core, two: Core) -> tuple[list[dict[str, object]], dict[str,
     return late.result(), claimed, one.task(run, "first")
 
 
-def test_the_second_of_two_claims_of_a_message_gets_nothing(
-    sessions: Sessions, hardened_release: str
-) -> None:
-    second, claimed, final = two_claims(*sessions(hardened_release, 2))
+def test_the_second_of_two_claims_of_a_message_gets_nothing(sessions: Sessions, waiting_release: str) -> None:
+    second, claimed, final = two_claims(*sessions(waiting_release, 2))
     assert second == []
     assert final == claimed
+
+
+@pytest.mark.parametrize(("mode", "status"), [("fail", "cancelled"), ("skip", "skipped")])
+def test_since_queue_identity_a_claim_leaves_what_a_failure_holds_and_waits_for_nothing(
+    sessions: Sessions, mode: str, status: str
+) -> None:
+    one, two = sessions("queue_identity", 2)
+    run = neighbours(one, mode)
+    other = one.start("busy", [1])
+    two.execute("set lock_timeout = '5s'")
+    held, free = one.task(run, "each", 2), one.task(other, "beside")["message_id"]
+    vt = one.message(run, "each", 2)["vt"]
+    with one.transaction():
+        one.fail(run, "each", "the end", 0)
+        claimed = two.claim_tasks("busy", "busy", [held["message_id"], free])
+        assert [task["run_id"] for task in claimed["tasks"]] == [str(other)]
+        assert (claimed["busy"], claimed["archived"]) == ([str(held["message_id"])], [])
+        assert two.message(run, "each", 2)["vt"] == vt
+    assert one.task(run, "each", 2) == held | {"status": status}
+    assert held["message_id"] in one.archived("busy")
+
+
+def test_since_queue_identity_the_second_of_two_claims_of_a_message_leaves_it(sessions: Sessions) -> None:
+    one, two = sessions("queue_identity", 2)
+    one.flow("plain")
+    one.step("plain", "first")
+    run = one.start("plain", {})
+    one.worker(OTHER_WORKER)
+    two.execute("set lock_timeout = '5s'")
+    with one.transaction():
+        assert len(one.claim_tasks("plain", "plain", [1])["tasks"]) == 1
+        claimed = one.task(run, "first")
+        second = two.claim_tasks("plain", "plain", [1], OTHER_WORKER)
+        assert (second["tasks"], second["busy"], second["deferred"]) == ([], ["1"], [])
+    assert one.task(run, "first") == claimed
+    # Once the first has committed, the message is put off.
+    assert two.claim_tasks("plain", "plain", [1], OTHER_WORKER)["deferred"] == ["1"]
+    assert one.task(run, "first") == claimed
 
 
 def test_at_0_15_0_the_second_of_two_claims_gets_the_record_although_it_changed_nothing(

@@ -342,6 +342,18 @@ class Simulation:
         if self.core.hardened:
             for message, task in claimable.items():
                 self.expect(message, span, task["timeout"] + 2)
+        if self.core.routed:
+            self._expect_deferral(messages, set(claimable), span)
+
+    def _expect_deferral(self, messages: list[int], claimed: set[int], span: Moment) -> None:
+        """Messages of tasks that were started already are put off to their recovery; a second is rounding."""
+        for task in self.tasks("status = 'started'"):
+            if task["message_id"] in set(messages) - claimed:
+                recovery = task["started_at"] + timedelta(seconds=task["timeout"] + 30)
+                self.due[task["message_id"]] = (
+                    recovery,
+                    recovery + timedelta(seconds=1) + (span.latest - span.earliest),
+                )
 
     def complete(self) -> None:
         task = self.pick("status = 'started'")

@@ -79,7 +79,8 @@ def test_a_mixed_case_flow_uses_the_lower_cased_tables_and_keeps_its_spelling(co
     core.step("MixedCase", "First")
     core.step("MixedCase", "Second", "First")
     run = core.start("MixedCase", {})
-    assert core.value("select queue_name from pgmq.meta where lower(queue_name) = 'mixedcase'") == "MixedCase"
+    queue = core.value("select queue_name from pgmq.meta where lower(queue_name) = 'mixedcase'")
+    assert queue == ("mixedcase" if core.routed else "MixedCase")
     assert core.message(run, "First")["message"]["flow_slug"] == "MixedCase"
     (message,) = core.read("MixedCase")
     assert len(core.start_tasks("MixedCase", [message])) == 1

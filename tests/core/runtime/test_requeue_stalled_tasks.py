@@ -260,15 +260,20 @@ def test_one_missing_queue_aborts_the_recovery_of_all(old_core: Core) -> None:
     assert old_core.everything("left") == before
 
 
-@pytest.mark.parametrize("requeued_count", [0, 3])
-def test_queue_identity_passes_over_the_tasks_of_a_missing_queue(routed: Core, requeued_count: int) -> None:
+@pytest.mark.parametrize(
+    ("requeued_count", "lost"),
+    [(0, "pgmq.q_right"), (3, "pgmq.q_right"), (3, "pgmq.a_right"), (3, "pgmq.q_right, pgmq.a_right")],
+)
+def test_queue_identity_passes_over_the_tasks_of_a_missing_queue(
+    routed: Core, requeued_count: int, lost: str
+) -> None:
     left, right = claimed(routed, "left"), claimed(routed, "right")
     for run in (left, right):
         routed.age(run, "first", 1000)
     routed.execute(
         "update pgflow.step_tasks set requeued_count = %s where run_id = %s", requeued_count, right
     )
-    routed.execute("select pgmq.drop_queue('right')")
+    routed.execute(f"drop table {lost}")
     before = routed.task(right, "first")
     assert routed.requeue() == 1
     assert routed.task(left, "first")["status"] == "queued"

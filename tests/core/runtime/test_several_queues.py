@@ -159,6 +159,103 @@ def test_given_up_tasks_leave_every_queue_also_when_nothing_is_requeued(routed: 
     assert [routed.archived(queue) for queue in QUEUES] == [[1], [1], [1]]
 
 
+def test_recovery_passes_over_the_queue_that_is_missing_and_serves_the_others(routed: Core) -> None:
+    run = spread(routed, timeout=5)
+    begin(routed, run)
+    routed.execute("update pgflow.step_tasks set requeued_count = 3 where task_index = 2")
+    for index in range(3):
+        routed.age(run, "work", 36, index)
+    routed.execute("select pgmq.drop_queue('second_queue')")
+    lost = routed.task(run, "work", 1)
+    assert routed.requeue() == 1
+    assert routed.tasks(run) == {"work/0": "queued", "work/1": "started", "work/2": "started"}
+    assert routed.task(run, "work", 1) == lost
+    assert (routed.visible("spread"), routed.archived("third_queue")) == ([1], [1])
+
+
+def two_routes(core: Core) -> UUID:
+    """A run of two steps in a queue each; both messages have the id 1."""
+    core.flow("spread")
+    core.step("spread", "here", timeout=10)
+    core.step("spread", "there", timeout=100)
+    core.execute("select pgmq.create('spread__there')")
+    core.execute("update pgflow.steps set queue_name = 'spread__there' where step_slug = 'there'")
+    run = core.start("spread", {})
+    assert (core.messages(run, "here"), core.messages(run, "there")) == ([1], [1])
+    return run
+
+
+@pytest.mark.parametrize(
+    ("queue", "step", "other", "timeout"),
+    [("Spread", "here", "there", 10), ("SPREAD__there", "there", "here", 100)],
+)
+def test_a_claim_gets_the_tasks_of_the_queue_that_it_names_and_no_others(
+    routed: Core, queue: str, step: str, other: str, timeout: int
+) -> None:
+    run = two_routes(routed)
+    before = routed.task(run, other), routed.message(run, other)
+    with routed.visible_in(run, step, timeout + 2):
+        (task,) = routed.claim_tasks(queue, "spread", [1])["tasks"]
+    assert (task["step_slug"], task["msg_id"], task["queue_name"]) == (step, "1", queue.lower())
+    assert routed.task(run, step)["status"] == "started"
+    assert (routed.task(run, other), routed.message(run, other)) == before
+
+
+def test_the_old_claim_call_serves_the_default_queue_only(routed: Core) -> None:
+    run = two_routes(routed)
+    assert [task["step_slug"] for task in routed.start_tasks("spread", [1])] == ["here"]
+    assert routed.tasks(run) == {"here/0": "started", "there/0": "queued"}
+
+
+def test_each_verdict_is_carried_out_in_the_queue_that_was_read(routed: Core) -> None:
+    run = two_routes(routed)
+    second, third = routed.start("spread", {}), routed.start("spread", {})
+    routed.claim_tasks("spread__there", "spread", [1])
+    routed.execute(
+        "update pgflow.step_tasks set status = 'cancelled' where run_id = %s and step_slug = 'there'", second
+    )
+    stray = routed.send("spread__there", "foreign")
+    assert routed.send("spread", "foreign, but not read") == stray
+    routed.show("spread__there")
+    claimed = routed.claim_tasks("spread__there", "spread", routed.read("spread__there"))
+    assert [task["run_id"] for task in claimed["tasks"]] == [str(third)]
+    assert (claimed["deferred"], claimed["archived"], claimed["foreign"]) == (["1"], ["2"], [str(stray)])
+    assert (routed.queued("spread__there"), routed.archived("spread__there")) == ([1, 3], [2, stray])
+    assert (routed.queued("spread"), routed.archived("spread")) == ([1, 2, 3, stray], [])
+    assert routed.tasks(run) == {"here/0": "queued", "there/0": "started"}
+
+
+def test_a_refusal_shows_the_messages_of_the_queue_that_was_read_only(routed: Core) -> None:
+    two_routes(routed)
+    orphan = routed.send("spread__there", {"run_id": "gone"})
+    for queue in ("spread", "spread__there"):
+        routed.hide(queue)
+    assert routed.claim_tasks("spread__there", "spread", [1, orphan])["outcome"] == "fatal"
+    assert (routed.visible("spread"), routed.visible("spread__there")) == ([], [1, orphan])
+
+
+def test_a_task_that_was_moved_to_another_queue_is_not_taken_for_the_message_it_had(routed: Core) -> None:
+    """Its snapshot rules: the message that is left behind has no task, and says whose it is."""
+    run = two_routes(routed)
+    routed.execute(
+        "update pgflow.step_tasks set queue_name = 'spread__there', message_id = 99 where step_slug = 'here'"
+    )
+    found = routed.claim_tasks("spread", "spread", [1])
+    # The body of a task's message names flow, run, step and index.
+    assert found["messages"] == [{"msg_id": "1", "reason": "wrong_route"}]
+    assert routed.tasks(run) == {"here/0": "queued", "there/0": "queued"}
+
+
+def test_a_run_over_two_queues_goes_all_the_way(routed: Core) -> None:
+    run = two_routes(routed)
+    for queue in ("spread", "spread__there"):
+        for task in routed.claim_tasks(queue, "spread", routed.read(queue))["tasks"]:
+            routed.complete(run, task["step_slug"], task["queue_name"])
+    assert routed.run(run)["output"] == {"here": "spread", "there": "spread__there"}
+    assert (routed.queued("spread"), routed.queued("spread__there")) == ([], [])
+    assert (routed.archived("spread"), routed.archived("spread__there")) == ([1], [1])
+
+
 def test_new_tasks_go_to_the_queue_of_their_step_and_keep_it(routed: Core) -> None:
     routed.flow("spread")
     routed.step("spread", "here")
