@@ -41,6 +41,10 @@ RUNS = {
     'pgflow-migrate audit --dsn "$PGFLOW_DSN"': Run(at="core_0_16_0", says="point-in-time"),
     "pgflow-migrate audit --sql": Run(says="fetch all"),
     'pgflow-migrate upgrade --dsn "$PGFLOW_DSN"': Run(at="core_0_16_0", says="queue_identity"),
+    'pgflow-migrate upgrade --dsn "$PGFLOW_DSN" --dry-run': Run(at="core_0_16_0", says="rolled back"),
+    'pgflow-migrate upgrade --sql | psql "$PGFLOW_DSN" -X -v ON_ERROR_STOP=1': Run(
+        at="core_0_16_0", says="COMMIT"
+    ),
     'pgflow-migrate status --dsn "$PGFLOW_DSN"': Run(at="queue_identity", says="queue_identity"),
     'pgflow-migrate prune-helper --dsn "$PGFLOW_DSN"': Run(at="queue_identity", says="not installed"),
     'pgflow-migrate prune-helper --sql | psql "$PGFLOW_DSN"': Run(at="queue_identity", says="DO"),
