@@ -97,6 +97,10 @@ class Actor:
             except psycopg.OperationalError as error:
                 self._met(error)
 
+    def tell(self, key: Key, result: Any) -> None:
+        """Call back until the answer arrives."""
+        self.insist(lambda: report(self.connection, key, result))
+
     def _met(self, error: psycopg.OperationalError) -> None:
         # 57P01: terminated by an administrator. Without a SQLSTATE: the connection was lost otherwise.
         if error.sqlstate not in ("57P01", None):
@@ -247,10 +251,10 @@ class Worker(Actor):
                 self.books.late.append((key, result))
                 self.books.faults["late"] += 1
                 return
-        self.insist(lambda: report(self.connection, key, result))
+        self.tell(key, result)
         if dice < 0.07:
             self.books.note("told twice")
-            self.insist(lambda: report(self.connection, key, result))
+            self.tell(key, result)
 
     def _be_late(self) -> None:
         """Deliver what somebody has held back, most likely too late."""
@@ -258,7 +262,7 @@ class Worker(Actor):
             if not self.books.late or self.rng.random() < 0.7:
                 return
             key, result = self.books.late.pop(self.rng.randrange(len(self.books.late)))
-        self.insist(lambda: report(self.connection, key, result))
+        self.tell(key, result)
 
 
 def _key(task: dict[str, Any]) -> Key:
@@ -305,7 +309,7 @@ class Recovery(Actor):
                     self.books.failures[key] += 1
                 else:
                     self.books.outputs[key].append(result)
-            self.insist(lambda key=key, result=result: report(self.connection, key, result))
+            self.tell(key, result)
         self.stop.wait(0.05)
         return True
 

@@ -79,7 +79,7 @@ FLOWS = [
         [
             step("base", attempts=1),
             step("beside"),
-            step("many", kind="single"),
+            step("other"),
             step("end", "base", "beside"),
         ],
         {"base": 0.3},
