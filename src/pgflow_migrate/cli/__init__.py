@@ -15,6 +15,7 @@ COMMANDS = {
     "audit": ("cmd_audit", "Report what stands in the way of the upgrade; changes nothing."),
     "upgrade": ("cmd_upgrade", "Upgrade a database to queue identity, in one transaction."),
     "status": ("cmd_status", "Show release, revisions, server and rights; changes nothing."),
+    "verify": ("cmd_verify", "Check every invariant of an upgraded database; changes nothing."),
     "prune-helper": (
         "cmd_prune_helper",
         "Say which pruning helper is installed, and what to do; changes nothing.",
@@ -35,7 +36,7 @@ Exit codes:
   0  done, or clean
   1  could not run: connection, rights, unknown release, broken input, interrupted
   2  usage
-  3  blocked: findings, a refusal, a failed scenario
+  3  blocked: findings, violations, a refusal, a failed scenario
   4  the locks were not obtained in time; nothing changed, safe to repeat
 
 \b

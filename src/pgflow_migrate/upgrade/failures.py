@@ -25,6 +25,7 @@ from pgflow_migrate.errors import (
     SqlFileError,
 )
 from pgflow_migrate.upgrade.session import Fence
+from pgflow_migrate.verify import violations
 
 UNCHANGED = "The database is unchanged."
 
@@ -180,6 +181,12 @@ def _explain(error: psycopg.Error, failed: SqlFileError | None, dsn: str, fence:
             f"The preflight refuses: {_text(error)}.",
             f"{UNCHANGED} Mend each finding as its hint says, then repeat.",
             refusal.findings_from_error(error),
+        )
+    if error.sqlstate == violations.SQLSTATE:
+        return PgflowMigrateError(
+            f"The upgrade does not pass its own last look: {_text(error)}.",
+            f"{UNCHANGED} Look for triggers and event triggers that change what the upgrade writes.",
+            tuple(_line(str(violation)) for violation in violations.violations_from_error(error)[:20]),
         )
     if error.sqlstate == LIVE_WORKERS:
         # Not splitlines(): JSON leaves U+2028 and its like as they are.
