@@ -115,18 +115,18 @@ def test_a_worker_that_is_idle_ends_with_0_and_tells_what_it_did(
     assert last.endswith(" has left (idle): 1 completed, 0 failed, 0 late, 0 unreported")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT], ids=lambda n: n.name)
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGQUIT", "SIGHUP"])
 def test_a_signal_lets_the_running_handler_finish(
-    bench: Bench, folder: Path, start: Start, gate: psycopg.Connection[Any], number: signal.Signals
+    bench: Bench, folder: Path, start: Start, gate: psycopg.Connection[Any], name: str
 ) -> None:
     bench.compile(flow_of(folder, "gated"))
     run = bench.start("gated", [1, 2])
     process = start("flows:gated", "--concurrency", "1")
     bench.eventually(lambda: bench.value(WAITING) == 1, "the handler")
-    process.send_signal(number)
+    process.send_signal(signal.Signals[name])
     assert process.stderr is not None
     process.stderr.readline()
-    assert process.stderr.readline().endswith(f"{number.name}: the handlers that run are finished first\n")
+    assert process.stderr.readline().endswith(f"{name}: the handlers that run are finished first\n")
     assert process.poll() is None
     gate.close()
     _, err = process.communicate(timeout=60)

@@ -166,9 +166,10 @@ def losing_the_answer(monkeypatch: pytest.MonkeyPatch, function: str) -> list[in
     callers: list[int] = []
     call, report = Session.call, getattr(calls, function)
 
-    def noted(*arguments: Any) -> None:
-        report(*arguments)
+    def noted(*arguments: Any) -> Any:
+        value = report(*arguments)
         callers.append(threading.get_ident())
+        return value
 
     def losing(session: Session, work: Callable[[Any], Any]) -> Any:
         first = not callers

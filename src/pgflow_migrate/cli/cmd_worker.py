@@ -21,7 +21,7 @@ from pgflow_migrate.errors import EXIT_BLOCKED, EXIT_COULD_NOT_RUN, EXIT_OK
 if TYPE_CHECKING:
     from pgflow_migrate.worker import Summary, Worker
 
-SIGNALS = ("SIGTERM", "SIGINT", "SIGQUIT")
+SIGNALS = ("SIGTERM", "SIGINT", "SIGQUIT", "SIGHUP")
 
 
 @click.command()
@@ -72,7 +72,8 @@ def worker(
 ) -> None:
     """Work off the queue of one flow with handlers written in Python.
 
-    The first SIGTERM, SIGINT or SIGQUIT lets the handlers that run finish, a second one ends at once with 1.
+    The first SIGTERM, SIGINT, SIGQUIT or SIGHUP lets the handlers that run finish, a second one ends it at once
+    with 1.
 
     Exits 0 when it was told to leave or is idle, 3 when database and worker do not go together, when the
     function is paused, or when it met work that it cannot do.
@@ -162,4 +163,6 @@ def _run(started: Worker, log: logging.Logger) -> Summary:
 def _signals() -> list[int]:
     if threading.current_thread() is not threading.main_thread():
         return []  # only the main thread may; in a test's thread nobody sends any
-    return [getattr(signal, name) for name in SIGNALS if hasattr(signal, name)]
+    numbers = [getattr(signal, name) for name in SIGNALS if hasattr(signal, name)]
+    # A signal that the parent chose to ignore (nohup) stays ignored.
+    return [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]

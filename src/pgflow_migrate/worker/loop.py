@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import functools
 import logging
 import threading
 import time
@@ -333,6 +334,7 @@ class Worker:
         return self._reports.complete(task, output)
 
     def _context(self, task: ClaimedTask) -> Context:
+        @functools.cache
         def flow_input() -> object:
             return self._reports.flow_input(task.run_id) if task.flow_input is None else task.flow_input
 
