@@ -86,6 +86,16 @@ from cron.job
 where position($1 || '.' in command) > 0
 """
 
+# What decides how PostgreSQL spells a definition. It leaves out the schema of whatever search_path finds.
+_AS_IN_SNAPSHOTS = """
+set local search_path = pg_catalog, pg_temp;
+set local quote_all_identifiers = off;
+set local standard_conforming_strings = on;
+set local datestyle = 'ISO, MDY';
+set local intervalstyle = 'postgres';
+set local timezone = 'UTC';
+"""
+
 _Row = tuple[str, str, Attributes]
 
 
@@ -146,8 +156,7 @@ def read(connection: psycopg.Connection[Any], schema: str = SCHEMA) -> Catalogue
         psycopg.Error: the connection failed.
     """
     with connection.transaction(force_rollback=True):
-        # PostgreSQL leaves out the schema of whatever search_path finds.
-        connection.execute("set local search_path = pg_catalog")
+        connection.execute(_AS_IN_SNAPSHOTS)
         cursor = psycopg.RawCursor(connection, row_factory=tuple_row)
         rows: list[_Row] = cursor.execute(_CATALOGUE, [schema]).fetchall()
         jobs, sees_cron = _cron_jobs(cursor, schema)

@@ -18,6 +18,8 @@ HEADER = Path(__file__).with_name("header.sql").read_text(encoding="utf-8")
 
 _GUARD = Path(__file__).with_name("guard.sql").read_text(encoding="utf-8")
 _SETTINGS = Path(__file__).with_name("session.sql").read_text(encoding="utf-8")
+# Before the first query: after it a transaction of another isolation level, the server's default, cannot be changed.
+_MODES_OF_SCRIPT = "set transaction isolation level read committed;"
 _MODES = """
 select pg_catalog.pg_is_in_recovery(), pg_catalog.current_setting('transaction_read_only') = 'on',
   pg_catalog.current_setting('transaction_isolation') = 'read committed',
@@ -89,8 +91,7 @@ def prepare(connection: psycopg.Connection[Any], fence: Fence, on_progress: List
 
 def script(fence: Fence) -> str:
     """The same as SQL, to stand at the beginning of the transaction."""
-    modes = "set transaction isolation level read committed;"
-    return f"{_GUARD}\n{modes}\n\n{_settings(fence).as_string(None)}"
+    return f"{_MODES_OF_SCRIPT}\n\n{_GUARD}\n{_settings(fence).as_string(None)}"
 
 
 def _settings(fence: Fence) -> sql.Composed:

@@ -55,7 +55,7 @@ as $$
         where a.attrelid = relation.oid
           and a.attname = wanted.name
           and not a.attisdropped
-          and pg_catalog.format_type(a.atttypid, null) = wanted.type
+          and a.atttypid = wanted.type::pg_catalog.regtype
       )
     union all
     select format('pgmq.%s has no primary key on msg_id', relation.name)
