@@ -72,8 +72,8 @@ def worker(
 ) -> None:
     """Work off the queue of one flow with handlers written in Python.
 
-    The first SIGTERM, SIGINT, SIGQUIT or SIGHUP lets the handlers that run finish, a second one ends it at once
-    with 1.
+    The first SIGTERM, SIGINT, SIGQUIT or SIGHUP lets the handlers that run finish, a second one ends it at
+    once with 1.
 
     Exits 0 when it was told to leave or is idle, 3 when database and worker do not go together, when the
     function is paused, or when it met work that it cannot do.
