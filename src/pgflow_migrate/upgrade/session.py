@@ -18,7 +18,7 @@ HEADER = Path(__file__).with_name("header.sql").read_text(encoding="utf-8")
 
 _GUARD = Path(__file__).with_name("guard.sql").read_text(encoding="utf-8")
 _SETTINGS = Path(__file__).with_name("session.sql").read_text(encoding="utf-8")
-# Before the first query: after it a transaction of another isolation level, the server's default, cannot be changed.
+# Before the first query: after it a transaction of another isolation level cannot be changed any more.
 _MODES_OF_SCRIPT = "set transaction isolation level read committed;"
 _MODES = """
 select pg_catalog.pg_is_in_recovery(), pg_catalog.current_setting('transaction_read_only') = 'on',
