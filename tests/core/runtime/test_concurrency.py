@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -312,6 +313,62 @@ def test_a_completion_that_waited_for_a_requeue_finds_the_task_queued(
     assert (task["status"], task["output"], task["requeued_count"]) == ("queued", None, 1)
     assert one.states(run)["beside"] == "started"
     assert task["message_id"] in one.queued("busy")
+
+
+def overtake(one: Core, two: Core) -> tuple[UUID, datetime]:
+    """``one``'s transaction has begun (when, is returned); then the task is requeued and claimed anew."""
+    two.flow("pair")
+    two.step("pair", "list", max_attempts=1)
+    two.map_step("pair", "each", "list")
+    run = two.start("pair", {})
+    two.claim(run, "list")
+    one.execute("begin")
+    begun: datetime = one.value("select now()")
+    two.age(run, "list", 1000)
+    assert two.requeue() == 1
+    assert len(two.claim(run, "list")) == 1
+    return run, begun
+
+
+CALLBACKS = ["complete", "fail", "violate"]
+
+
+def report(core: Core, kind: str, run: UUID) -> None:
+    """A success, a last failure, or an output that the map cannot take."""
+    if kind == "fail":
+        core.fail(run, "list")
+    else:
+        core.complete(run, "list", ["an", "array"] if kind == "complete" else "no array")
+
+
+@pytest.mark.parametrize("kind", CALLBACKS)
+def test_the_old_cores_refuse_a_callback_whose_transaction_began_before_the_task_was_claimed_anew(
+    sessions: Sessions, waiting_release: str, kind: str
+) -> None:
+    """It would have ended before it started: 23514, and the report is lost."""
+    one, two = sessions(waiting_release, 2)
+    run, _ = overtake(one, two)
+    with one.error() as caught:
+        report(one, kind, run)
+    assert caught.value.sqlstate == "23514"
+    assert str(caught.value.diag.constraint_name).endswith("_is_after_started_at")
+    one.execute("rollback")
+    assert two.task(run, "list")["status"] == "started"
+
+
+@pytest.mark.parametrize("kind", CALLBACKS)
+def test_since_queue_identity_it_counts_and_the_task_ends_when_it_started(
+    sessions: Sessions, kind: str
+) -> None:
+    one, two = sessions("queue_identity", 2)
+    run, begun = overtake(one, two)
+    report(one, kind, run)
+    one.execute("commit")
+    task = two.task(run, "list")
+    ended = task["completed_at"] if kind == "complete" else task["failed_at"]
+    assert task["status"] == ("completed" if kind == "complete" else "failed")
+    assert ended == task["started_at"] > begun
+    assert two.run(run)["status"] == ("started" if kind == "complete" else "failed")
 
 
 def test_a_requeue_skips_a_task_that_a_completion_holds(sessions: Sessions, release: str) -> None:
