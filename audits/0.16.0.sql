@@ -165,7 +165,10 @@ begin
     select 'function pgflow.ensure_flow_compiled(text, jsonb) is missing'
     where not exists (
       select from routine r
-      where r.signature in ('ensure_flow_compiled(text, jsonb)', 'ensure_flow_compiled(text, jsonb, boolean)')
+      where r.signature in (
+        'ensure_flow_compiled(text, jsonb)', 'ensure_flow_compiled(text, jsonb, boolean)',
+        'ensure_flow_compiled(text, jsonb, jsonb)'  -- of queue identity: in the way, see below
+      )
     )
     union all
     -- What the upgrade will create must not be there: replaced functions would keep a stranger's ownership.
