@@ -13,8 +13,8 @@ from pgflow_migrate.verify.run import verify
 Database = psycopg.Connection[dict[str, Any]]
 Rows = list[tuple[Any, ...]]
 
-# Two flows, one of them in mixed case. By message id 1 to 4: Orders' pack is completed, cancelled with its run,
-# started, queued; bare has no step, and its queue comes with its compilation.
+# Orders' tasks by message id, 1 to 4: completed, failed with its run, started, queued. mail's task has to
+# wait for an hour. bare has no step, and its queue was made together with it.
 WORK = """
   select pgflow.create_flow('Orders', max_attempts => 1);
   select pgflow.add_step('Orders', 'pack');

@@ -20,6 +20,7 @@ from pgflow_migrate.replay.templates import Templates
 from pgflow_migrate.servers import Server, attach_queues_to_extension
 from pgflow_migrate.upgrade.run import upgrade
 from pgflow_migrate.upgrade.session import AMONG_WORKERS
+from pgflow_migrate.verify.run import verify
 
 REVISIONS = {"0.15.0": "core_0_15_0", "0.15.1": "core_0_15_1", "0.16.0": "core_0_16_0"}
 
@@ -147,5 +148,15 @@ def _succeeds(
         yield f"A second upgrade failed: {error}"
     again = differences(after, signature.take(connection))
     yield from (f"A second upgrade changed something: {text}." for text in again)
+    yield from _violated(dsn, "after the upgrade")
     for check in scenario.checks:
         yield from checks.check_differences(connection, check)
+    if scenario.checks:
+        yield from _violated(dsn, "after the checks")
+
+
+def _violated(dsn: str, when: str) -> Iterator[str]:
+    try:
+        yield from (f"An invariant does not hold {when}: {found}" for found in verify(dsn).violations)
+    except PgflowMigrateError as error:
+        yield f"The invariants could not be verified {when}: {error}"
