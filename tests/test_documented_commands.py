@@ -46,6 +46,7 @@ RUNS = {
         at="core_0_16_0", says="COMMIT"
     ),
     'pgflow-migrate status --dsn "$PGFLOW_DSN"': Run(at="queue_identity", says="queue_identity"),
+    'pgflow-migrate verify --dsn "$PGFLOW_DSN"': Run(at="queue_identity", says="All 16 invariants hold"),
     'pgflow-migrate prune-helper --dsn "$PGFLOW_DSN"': Run(at="queue_identity", says="not installed"),
     'pgflow-migrate prune-helper --sql | psql "$PGFLOW_DSN"': Run(at="queue_identity", says="DO"),
     'pgflow-migrate worker --dsn "$PGFLOW_DSN" --flow flows:orders': Run(
