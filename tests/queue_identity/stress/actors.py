@@ -20,7 +20,7 @@ Connection = psycopg.Connection[dict[str, Any]]
 Key = tuple[UUID, str, int]
 
 CAPABLE = Jsonb({"queueIdentity": True})
-STALE = "0.5 s"
+STALE = "1 s"
 """A task that is started for longer has lost its worker."""
 
 
@@ -191,7 +191,7 @@ class Worker(Actor):
             "select msg_id from pgmq.read(%s, %s, %s)",
             flow.slug,
             self.rng.choice([0, 1]),
-            self.rng.choice([1, 10, 20]),
+            self.rng.choice([1, 5, 10]),
         )
         ids = [row["msg_id"] for row in messages]
         if not ids:
@@ -318,7 +318,7 @@ class Killer(Actor):
     """Terminates the backend of one of the others every now and then."""
 
     def act(self) -> bool:
-        self.stop.wait(self.rng.uniform(0.1, 0.5))
+        self.stop.wait(self.rng.uniform(0.2, 0.6))
         with self.books.lock:
             victims = sorted(name for name in self.books.pids if name.startswith(("worker", "producer")))
             victim = self.books.pids[self.rng.choice(victims)] if victims else None
