@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from pgflow_migrate.worker import Context, Ending, Flow, PausedError
+from pgflow_migrate.worker import Context, Ending, Flow, PausedError, calls
 from pgflow_migrate.worker.claims import RefusedMessage
 
 if TYPE_CHECKING:
@@ -153,6 +153,23 @@ def test_handlers_that_run_when_a_fatal_batch_comes_are_finished(bench: Bench) -
         summary = running.summary()
     assert (summary.ending, summary.completed) == (Ending.FATAL, 1)
     assert bench.run(run)["status"] == "completed"
+
+
+def test_a_fatal_batch_counts_as_one_when_the_worker_is_told_to_stop_meanwhile(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flow = orders()
+    bench.compile(flow)
+    doubtful(bench)
+    worker = bench.worker(flow, until_idle=None)
+    claim = calls.claim_tasks
+
+    def stopped_while_claiming(*arguments: Any) -> Any:
+        worker.stop()
+        return claim(*arguments)
+
+    monkeypatch.setattr(calls, "claim_tasks", stopped_while_claiming)
+    assert worker.run().ending is Ending.FATAL
 
 
 def test_a_worker_starts_again_after_the_repair_and_the_resumption(bench: Bench) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pgflow_migrate.worker.flow import Context, Flow, Step
 from pgflow_migrate.worker.handshake import HandshakeError, PausedError
-from pgflow_migrate.worker.loop import Ending, Summary, Worker
+from pgflow_migrate.worker.loop import Worker
 from pgflow_migrate.worker.settings import Settings
+from pgflow_migrate.worker.summary import Ending, Summary
 
 __all__ = [
     "Context",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import enum
 import functools
 import logging
 import threading
@@ -11,7 +10,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
 from typing import TypeVar
 
 import psycopg
@@ -26,46 +24,11 @@ from pgflow_migrate.worker.reports import Patience, Reports, Result, error_text,
 from pgflow_migrate.worker.retries import PASSING, Backoff, UnreachableError, describe
 from pgflow_migrate.worker.session import Session
 from pgflow_migrate.worker.settings import Settings
+from pgflow_migrate.worker.summary import Ending, Summary
 
 LOG = logging.getLogger("pgflow_migrate.worker")
 
 _T = TypeVar("_T")
-
-
-class Ending(enum.Enum):
-    """Why a worker left."""
-
-    STOPPED = "stopped"
-    IDLE = "idle"
-    DISMISSED = "dismissed"
-    FATAL = "fatal"
-
-
-@dataclass(frozen=True)
-class Summary:
-    """What a worker did.
-
-    Attributes:
-        worker_id: its id in ``pgflow.workers``.
-        function_name: its name in ``pgflow.worker_functions``.
-        queue_name: the queue that it read.
-        ending: why it left.
-        completed: tasks that it completed.
-        failed: attempts that failed.
-        late: outputs without effect, because step or run had ended meanwhile.
-        unreported: tasks whose result the database could not be told; its recovery gives them out again.
-        fatal: the batch that it could not work on, when that is why it left.
-    """
-
-    worker_id: str
-    function_name: str
-    queue_name: str
-    ending: Ending
-    completed: int
-    failed: int
-    late: int
-    unreported: int
-    fatal: Fatal | None
 
 
 class Worker:
@@ -205,7 +168,7 @@ class Worker:
             worker_id=self.worker_id,
             function_name=self.name,
             queue_name=self._queue_name,
-            ending=self._endings[0],
+            ending=Ending.FATAL if self._fatal else self._endings[0],
             completed=self._results.count(Result.COMPLETED),
             failed=self._results.count(Result.FAILED),
             late=self._results.count(Result.LATE),
@@ -322,7 +285,7 @@ class Worker:
         if done:
             self._results += [future.result() for future in done]
             self._running = self._running - done
-            self._last_activity = time.monotonic()
+            self._last_activity = max(self._last_activity, time.monotonic())
 
     def _do(self, task: ClaimedTask) -> Result:
         """Runs in a thread: the handler, and the report on it."""
