@@ -1,0 +1,117 @@
+"""Every boundary between two statements of an upgrade, found by listening to one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tests.faults.line import Stop, When
+
+from pgflow_migrate import resources
+from pgflow_migrate.upgrade import ledger
+
+_PHASES = {
+    "live_workers": "live workers",
+    "fence": "fence",
+    "preflight_findings": "preflight",
+    "preflight_raise": "preflight",
+    "functions/is_valid_slug": "slug rules",
+    "slug_rules": "slug rules",
+    "backfill": "backfill",
+    "message_identity": "index",
+    "worker_pause": "functions",
+    "drop_ensure_flow_compiled": "functions",
+    "function_bodies_unchecked": "functions",
+    "function_bodies_checked": "functions",
+    "invariants": "verify",
+    "verify": "verify",
+}
+"""The phase that a file of queue_identity belongs to."""
+
+PHASES = (
+    *("settings", "ledger", "live workers", "fence", "preflight", "slug rules", "backfill", "index"),
+    *("functions", "verify", "version", "commit"),
+)
+"""The phases of an upgrade from 0.16.0, in order."""
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """A place where something may go wrong.
+
+    Attributes:
+        stop: where it is.
+        phase: one of :data:`PHASES`, or the revision for those before queue_identity.
+        file: ``revision/path.sql``; empty for what no file holds.
+        place: the statement's place in the file, from 1.
+        statement: the beginning of the statement that comes next, or at ``sent`` and ``answered`` of itself.
+    """
+
+    stop: Stop
+    phase: str
+    file: str
+    place: int
+    statement: str
+
+    def __str__(self) -> str:
+        at = f"{self.file}:{self.place}" if self.file else self.statement
+        when = "" if self.stop.when == "before" else f" ({self.stop.when})"
+        return f"{self.stop.number:3} {self.phase}: {at}{when}"
+
+
+def enumerate_boundaries(messages: Sequence[tuple[str, ...]]) -> tuple[Boundary, ...]:
+    """The boundaries of an upgrade that sent ``messages``; one before each statement, and two more of COMMIT.
+
+    Args:
+        messages: as :class:`tests.faults.line.Line` has heard them.
+    """
+    return tuple(_boundaries(messages))
+
+
+def _boundaries(messages: Sequence[tuple[str, ...]]) -> Iterator[Boundary]:
+    files = _files()
+    phase = "settings"
+    number = 0
+    for message in messages:
+        text = "".join(message)
+        file = files.get(text, "")
+        phase = _phase(text, file, phase)
+        for place, statement in enumerate(message, 1):
+            moments: tuple[When, ...] = ("before",)
+            if statement == "COMMIT":
+                moments = ("before", "sent", "answered")
+            for when in moments:
+                yield Boundary(Stop(number, when), phase, file, place, _beginning(statement))
+            number += 1
+
+
+def _phase(text: str, file: str, before: str) -> str:
+    revision, _, path = file.partition("/")
+    if file:
+        # What a revision before queue_identity borrows from it keeps its name.
+        name = path.removesuffix(".sql")
+        if revision != "queue_identity":
+            return revision
+        return _PHASES.get(name) or ("functions" if name.startswith("functions/") else name)
+    if text == ledger.CREATE:
+        return "ledger"
+    if text.startswith("UPDATE pgflow_migrate.alembic_version"):
+        return "version"
+    if text.startswith(("select (select count(*)", "select txid_current", "COMMIT")):
+        return "commit"
+    return before
+
+
+def _files() -> dict[str, str]:
+    """Revision and path by content; of files that are alike, the newest revision's."""
+    found = {}
+    folder = resources.revision_sql("")
+    for revision in ("core_0_15_1", "core_0_16_0", "queue_identity"):
+        for path in sorted((folder / revision).rglob("*.sql")):
+            found[path.read_text(encoding="utf-8")] = path.relative_to(folder).as_posix()
+    return found
+
+
+def _beginning(statement: str) -> str:
+    lines = (line.strip() for line in statement.splitlines())
+    return " ".join(line for line in lines if line and not line.startswith("--"))[:70]
