@@ -4,7 +4,14 @@
 --
 -- Composed by pgflow-migrate (make audits). The block between BEGIN and FETCH is the upgrade's own preflight.
 begin transaction isolation level repeatable read read only;
+set local search_path = pg_catalog, pg_temp;
 set local lock_timeout = '5s';
+set local statement_timeout = 0;
+do $$
+begin
+  perform set_config(s.name, '0', true) from pg_settings s where s.name = 'transaction_timeout';
+end;
+$$;
 
 -- What stands between this database and queue identity, as rows of the cursor pgflow_migrate_findings.
 --
@@ -84,7 +91,7 @@ begin
 
   -- Release: is this the pgflow that the upgrade starts from? -----------------------------------------------
 
-  with wanted (table_name, columns) as (
+  with recursive wanted (table_name, columns) as (
     values
       ('flows', 'flow_slug text, opt_max_attempts integer, opt_base_delay integer, opt_timeout integer, '
         'created_at timestamp with time zone'),
@@ -128,10 +135,32 @@ begin
     where a.attnum > 0 and not a.attisdropped
   ),
   routine as (
-    select p.proname || '(' || oidvectortypes(p.proargtypes) || ')' as signature
+    select p.oid, p.proname || '(' || oidvectortypes(p.proargtypes) || ')' as signature
     from pg_proc p
     join pg_namespace n on n.oid = p.pronamespace
     where n.nspname = 'pgflow'
+  ),
+  -- The row types of the tables that the upgrade rewrites, and every type that has one of them inside.
+  row_type (oid, table_name) as (
+    select t.oid, e.table_name
+    from existing e
+    join pg_type t on t.typrelid = e.oid
+    where e.table_name in ('steps', 'step_tasks')
+    union
+    select inside.oid, r.table_name
+    from row_type r
+    cross join lateral (
+      select t.oid from pg_type t where t.typelem = r.oid or t.typbasetype = r.oid
+      union all
+      select g.rngtypid from pg_range g where g.rngsubtype = r.oid
+      union all
+      select g.rngmultitypid from pg_range g where g.rngsubtype = r.oid
+      union all
+      select c.reltype
+      from pg_attribute a
+      join pg_class c on c.oid = a.attrelid and c.relkind in ('c', 'v')
+      where a.atttypid = r.oid and not a.attisdropped
+    ) inside
   ),
   difference (what) as (
     select format('table pgflow.%s is missing', w.table_name)
@@ -199,17 +228,42 @@ begin
     union all
     -- PostgreSQL rewrites no table whose row type is stored elsewhere.
     select format(
-      'column %I.%I.%I of type pgflow.%s is in the way', n.nspname, c.relname, a.attname, e.table_name
+      'column %I.%I.%I of type pgflow.%s is in the way', n.nspname, c.relname, a.attname, r.table_name
     )
-    from existing e
-    join pg_type t on t.typrelid = e.oid
-    join pg_attribute a on a.atttypid in (t.oid, t.typarray) and not a.attisdropped
+    from row_type r
+    join pg_attribute a on a.atttypid = r.oid and not a.attisdropped
     join pg_class c on c.oid = a.attrelid and c.relkind in ('r', 'm', 'p')
     join pg_namespace n on n.oid = c.relnamespace
-    where e.table_name in ('steps', 'step_tasks')
+    union all
+    -- A child's rows would count as pgflow's, and no unique index would hold for both. A partition takes no column.
+    select format('table %I.%I, which inherits from pgflow.%s, is in the way', n.nspname, c.relname, e.table_name)
+    from existing e
+    join pg_inherits i on i.inhparent = e.oid
+    join pg_class c on c.oid = i.inhrelid
+    join pg_namespace n on n.oid = c.relnamespace
+    union all
+    select format('table %I.%I, whose partition pgflow.%s is, is in the way', n.nspname, c.relname, e.table_name)
+    from existing e
+    join pg_inherits i on i.inhrelid = e.oid
+    join pg_class c on c.oid = i.inhparent and c.relkind = 'p'
+    join pg_namespace n on n.oid = c.relnamespace
+    union all
+    -- The upgrade drops the start-up call of old workers.
+    select distinct format('%s, which calls pgflow.%s, is in the way',
+      pg_describe_object(d.classid, d.objid, d.objsubid), r.signature)
+    from routine r
+    join pg_depend d on d.refclassid = 'pg_proc'::regclass and d.refobjid = r.oid and d.deptype in ('n', 'a')
+    where r.signature in ('ensure_flow_compiled(text, jsonb)', 'ensure_flow_compiled(text, jsonb, boolean)')
+    union all
+    select format('extension %I, which has pgflow.%s, is in the way', x.extname, r.signature)
+    from routine r
+    join pg_depend d on d.classid = 'pg_proc'::regclass and d.objid = r.oid and d.deptype = 'e'
+    join pg_extension x on d.refclassid = 'pg_extension'::regclass and x.oid = d.refobjid
+    where r.signature in ('ensure_flow_compiled(text, jsonb)', 'ensure_flow_compiled(text, jsonb, boolean)')
   )
   select
-    coalesce(array_agg(d.what order by d.what collate "C"), '{}'),
+    -- What is in the way comes last: of a database that is half upgraded it could crowd out what is missing.
+    coalesce(array_agg(d.what order by d.what like '% in the way', d.what collate "C"), '{}'),
     case
       when exists (select from routine r where r.signature = 'ensure_flow_compiled(text, jsonb)')
         then '0.16.0'
@@ -259,11 +313,37 @@ begin
           then 'Part of queue identity is here, part is not: pgflow-migrate status names what differs. '
             'Nothing else was inspected.'
         when not exists (select from unnest(differences) as d (what) where d.what not like '% is in the way')
-          then 'The upgrade makes these itself, or rewrites the table. Rename or drop them; nothing else was '
-            'inspected.'
+          then 'The upgrade makes or drops these itself, or rewrites the table. Rename or drop them (and make '
+            'them again afterwards); nothing else was inspected.'
         else 'Bring pgflow to release 0.15.0, 0.15.1 or 0.16.0 first; nothing else was inspected.'
       end
     );
+  end if;
+
+  -- Functions of the user's that take or return rows which get a column: their text may list the columns -----
+
+  if pgflow_there then
+    with signature as (
+      select distinct p.oid, p.oid::regprocedure::text as name
+      from pg_proc p
+      cross join lateral unnest(p.prorettype || coalesce(p.proallargtypes, p.proargtypes::oid[])) as used (type)
+      join pg_type t on used.type in (t.oid, t.typarray)
+      join pg_class c on c.oid = t.typrelid and c.relname in ('steps', 'step_tasks', 'worker_functions')
+      join pg_namespace n on n.oid = c.relnamespace and n.nspname = 'pgflow'
+      where p.pronamespace <> n.oid or p.proname not in ('add_step', 'complete_task', 'fail_task')
+    )
+    select findings || coalesce(jsonb_agg(f), '[]')
+    into findings
+    from (
+      select
+        'row-type-in-function' as code, count(*) as count,
+        (array_agg(s.name order by s.name collate "C"))[1:sample_limit] as samples,
+        'The rows of pgflow.steps, step_tasks and worker_functions get columns at their end. Of these functions, '
+        'those that list the columns of such rows fail from then on (42P13, 42804): have their new text ready.'
+        as hint
+      from signature s
+      having count(*) > 0
+    ) f;
   end if;
 
   -- PGMQ: 1.5.0 or newer, as an extension or from plain SQL -------------------------------------------------
@@ -305,11 +385,13 @@ begin
 
   -- Privileges ----------------------------------------------------------------------------------------------
 
-  with wanted (schema_name, table_name) as (
+  -- The upgrade reads more than this text does, and must not miss rows there either.
+  with wanted (schema_name, table_name, read_here) as (
     values
-      ('pgflow', null), ('pgflow', 'flows'), ('pgflow', 'steps'), ('pgflow', 'runs'),
-      ('pgflow', 'step_tasks'),
-      ('pgmq', null), ('pgmq', 'meta')
+      ('pgflow', null, true), ('pgflow', 'flows', true), ('pgflow', 'steps', true), ('pgflow', 'runs', true),
+      ('pgflow', 'step_tasks', true), ('pgflow', 'deps', false), ('pgflow', 'step_states', false),
+      ('pgflow', 'workers', false), ('pgflow', 'worker_functions', false),
+      ('pgmq', null, true), ('pgmq', 'meta', true)
   ),
   lacking as (
     select
@@ -317,11 +399,11 @@ begin
       case
         when w.table_name is null and not has_schema_privilege(n.oid, 'usage')
           then format('grant usage on schema %I to %I;', w.schema_name, current_user)
-        when w.table_name is not null and not has_table_privilege(c.oid, 'select')
+        when w.table_name is not null and w.read_here and not has_table_privilege(c.oid, 'select')
           then format('grant select on %I.%I to %I;', w.schema_name, w.table_name, current_user)
         when w.table_name is not null and row_security_active(c.oid)
-          then format('Row security hides rows from %I: run as the owner, or as a role with bypassrls.',
-            current_user)
+          then format('Row security hides rows from %I: run as a role with bypassrls or, unless it is forced, '
+            'as the owner.', current_user)
       end as remedy
     from wanted w
     join pg_namespace n on n.nspname = w.schema_name
@@ -937,8 +1019,8 @@ begin
           when not has_table_privilege(q.oid, 'select')
             then format('grant select on pgmq.%I to %I;', q.relname, current_user)
           when row_security_active(q.oid)
-            then format('Row security hides rows from %I: run as the owner, or as a role with bypassrls.',
-              current_user)
+            then format('Row security hides rows from %I: run as a role with bypassrls or, unless it is forced, '
+              'as the owner.', current_user)
         end as remedy
       from queue q
     )
@@ -1128,6 +1210,7 @@ begin
         ('release-unexpected', 'error'),
         ('missing-privilege', 'error'),
         ('queue-extension-membership', 'warning'),
+        ('row-type-in-function', 'warning'),
         ('prune-helper-stock', 'warning'),
         ('prune-helper-customised', 'warning'),
         ('already-upgraded', 'info'),

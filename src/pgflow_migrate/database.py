@@ -18,6 +18,9 @@ __all__ = ["Connection", "ServerInfo", "connect", "engine", "normalise_dsn", "re
 
 APPLICATION_NAME = "pgflow-migrate"
 CONNECT_TIMEOUT = 10  # seconds, for each host; the connection string and PGCONNECT_TIMEOUT win
+PIN_SEARCH_PATH = "select pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)"
+"""What a transaction does first. Names then mean what they say: an operator, type or function in a schema of
+the role's search_path, one that fits better than pg_catalog's, must not run with our rights."""
 POOLER_PORT = 6543  # where Supabase's transaction pooler listens
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -64,6 +67,8 @@ def engine(dsn: str) -> sa.Engine:
     def connected() -> Connection:
         connection = connect(dsn)
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+        # SQLAlchemy asks some questions of its own, in the transaction that this begins.
+        connection.execute(PIN_SEARCH_PATH)
         return connection
 
     return sa.create_engine(

@@ -203,6 +203,23 @@ CASES: dict[str, Case] = {
             ),
         ),
     ),
+    "row-type-in-function": Case(
+        """
+        create function public.tasks_of(run uuid) returns setof pgflow.step_tasks language sql
+        as 'select * from pgflow.step_tasks where run_id = run';
+        create function pgflow.describe(s pgflow.steps[]) returns text language sql as 'select s::text';
+        create function public.one(out one pgflow.worker_functions) language sql
+        as 'select * from pgflow.worker_functions';
+        create function public.run_of(run pgflow.runs) returns uuid language sql as 'select run.run_id';
+        """,
+        (
+            about(
+                "row-type-in-function",
+                count=3,
+                samples=("pgflow.describe(pgflow.steps[])", "public.one()", "public.tasks_of(uuid)"),
+            ),
+        ),
+    ),
     "prune-helper-customised": Case(
         """
         create function pgflow.prune_data_older_than(retention_interval interval) returns void language sql
@@ -213,7 +230,7 @@ CASES: dict[str, Case] = {
 }
 """Missing rights are in test_privileges.py, the stock helper in test_prune_helper.py."""
 
-NOT_MENDED_BY_STATEMENTS = {"release-unexpected", "prune-helper-customised"}
+NOT_MENDED_BY_STATEMENTS = {"release-unexpected", "row-type-in-function", "prune-helper-customised"}
 
 
 def page_section(heading: str) -> str:

@@ -160,7 +160,10 @@ def test_rows_hidden_by_row_security_are_not_taken_for_absent(
     assert audited(database) == []
     assert audited(auditor) == lacking("pgflow.step_tasks", "pgmq.q_orders")
     quoted = '"' + role.replace('"', '""') + '"'
-    hint = f"Row security hides rows from {quoted}: run as the owner, or as a role with bypassrls."
+    hint = (
+        f"Row security hides rows from {quoted}: run as a role with bypassrls or, unless it is forced,"
+        " as the owner."
+    )
     assert {finding.hint for finding in run_audit(auditor).blocking} == {hint}
     database.execute(sql.SQL("alter role {} bypassrls").format(sql.Identifier(role)))
     assert audited(auditor) == []

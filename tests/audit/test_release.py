@@ -198,8 +198,8 @@ def test_what_the_upgrade_would_stumble_over_is_named(
     assert audited(database) == unexpected(sample)
     (blocking,) = run_audit(database).blocking
     assert blocking.hint == (
-        "The upgrade makes these itself, or rewrites the table. Rename or drop them; "
-        "nothing else was inspected."
+        "The upgrade makes or drops these itself, or rewrites the table. Rename or drop them (and make "
+        "them again afterwards); nothing else was inspected."
     )
 
 

@@ -117,6 +117,12 @@ _CODES = (
         "Detach them, so that the queue can be dropped.",
     ),
     Code(
+        "row-type-in-function",
+        "warning",
+        "functions of your own take or return rows that get a column",
+        "Adapt those that list the columns.",
+    ),
+    Code(
         "prune-helper-stock",
         "warning",
         "the documented pruning helper is installed",

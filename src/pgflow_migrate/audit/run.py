@@ -65,7 +65,7 @@ def _transaction(connection: psycopg.Connection[Any]) -> Iterator[None]:
     connection.autocommit = True
     try:
         connection.execute(script.BEGIN.encode())
-        connection.execute(script.BOUND_WAIT.encode())
+        connection.execute(script.SETTINGS.encode())
         yield
     finally:
         # A lost connection has rolled back by itself.

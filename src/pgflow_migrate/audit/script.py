@@ -15,7 +15,17 @@ RELEASE = "0.16.0"
 CURSOR = "pgflow_migrate_findings"
 
 BEGIN = "begin transaction isolation level repeatable read read only;"
-BOUND_WAIT = "set local lock_timeout = '5s';"
+# The search_path before the block, because it decides on the block's declarations, too. Limits for ordinary
+# statements would end the audit of a large database half way; transaction_timeout is PostgreSQL 17's.
+SETTINGS = """\
+set local search_path = pg_catalog, pg_temp;
+set local lock_timeout = '5s';
+set local statement_timeout = 0;
+do $$
+begin
+  perform set_config(s.name, '0', true) from pg_settings s where s.name = 'transaction_timeout';
+end;
+$$;"""
 FETCH = f"fetch all from {CURSOR};"
 CLOSE = f"close {CURSOR};"
 ROLLBACK = "rollback;"
@@ -38,7 +48,7 @@ def compose(stock_prune_md5s: Collection[str] = ()) -> str:
         stock_prune_md5s: md5 sums of more bodies of the pruning helper that count as the documented one.
     """
     block = findings_block(stock_prune_md5s)
-    return "\n".join([_HEAD + BEGIN, BOUND_WAIT, "", block, FETCH, ROLLBACK, ""])
+    return "\n".join([_HEAD + BEGIN, SETTINGS, "", block, FETCH, ROLLBACK, ""])
 
 
 def findings_block(stock_prune_md5s: Collection[str] = ()) -> str:

@@ -1,4 +1,4 @@
--- Outside a transaction this is refused (25P01), and half an upgrade must not follow.
+-- Outside a transaction this is refused (25P01), and half an upgrade must not follow. (What came before warned.)
 declare pgflow_migrate_transaction no scroll cursor for select;
 
 -- A runner that went on after that refusal is disconnected.

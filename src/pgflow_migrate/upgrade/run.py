@@ -161,7 +161,7 @@ def _backfilled(connection: sa.Connection) -> Backfilled:
 
 def _commit(connection: sa.Connection, dsn: str) -> None:
     """Commit; when the answer is lost or an interrupt comes in between, find out what became of it."""
-    transaction = connection.exec_driver_sql("select txid_current_if_assigned()").scalar()
+    transaction = connection.exec_driver_sql("select pg_catalog.txid_current_if_assigned()").scalar()
     try:
         connection.commit()
     except (KeyboardInterrupt, sa.exc.DBAPIError, psycopg.Error) as error:
@@ -182,7 +182,7 @@ def _outcome(dsn: str, transaction: int | None) -> str:
         return "aborted"
     try:
         with database.connect(dsn, read_only=True) as connection:
-            row = connection.execute("select txid_status(%s)", (transaction,)).fetchone()
+            row = connection.execute("select pg_catalog.txid_status(%s)", (transaction,)).fetchone()
     except (psycopg.Error, PgflowMigrateError):
         return "unknown"
     return str(row[0]) if row else "unknown"

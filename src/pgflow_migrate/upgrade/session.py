@@ -10,6 +10,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from pgflow_migrate import database
 from pgflow_migrate.errors import PgflowMigrateError
 from pgflow_migrate.upgrade.progress import Listener, Note
 
@@ -18,8 +19,12 @@ HEADER = Path(__file__).with_name("header.sql").read_text(encoding="utf-8")
 
 _GUARD = Path(__file__).with_name("guard.sql").read_text(encoding="utf-8")
 _SETTINGS = Path(__file__).with_name("session.sql").read_text(encoding="utf-8")
-# Before the first query: after it a transaction of another isolation level cannot be changed any more.
-_MODES_OF_SCRIPT = "set transaction isolation level read committed;"
+# A script begins with these: the isolation level cannot be changed after a query, and no operator, type or
+# function may be looked up anywhere but in pg_catalog.
+_FIRST_OF_SCRIPT = """\
+set transaction isolation level read committed;
+set local search_path = pg_catalog, pg_temp;
+"""
 _MODES = """
 select pg_catalog.pg_is_in_recovery(), pg_catalog.current_setting('transaction_read_only') = 'on',
   pg_catalog.current_setting('transaction_isolation') = 'read committed',
@@ -55,7 +60,7 @@ AMONG_WORKERS = Fence(allow_live_workers=True)
 
 
 def prepare(connection: psycopg.Connection[Any], fence: Fence, on_progress: Listener) -> None:
-    """Lift the time limits of this transaction, and bound its waits for locks.
+    """Lift the time limits of this transaction, pin its search_path, and bound its waits for locks.
 
     Args:
         connection: in the upgrade's transaction, or about to begin it.
@@ -67,6 +72,7 @@ def prepare(connection: psycopg.Connection[Any], fence: Fence, on_progress: List
             COMMITTED READ WRITE.
     """
     cursor = connection.cursor(row_factory=psycopg.rows.tuple_row)
+    cursor.execute(database.PIN_SEARCH_PATH)
     standby, read_only, read_committed, default = cursor.execute(_MODES).fetchall()[0]
     if standby:
         raise PgflowMigrateError(
@@ -91,7 +97,7 @@ def prepare(connection: psycopg.Connection[Any], fence: Fence, on_progress: List
 
 def script(fence: Fence) -> str:
     """The same as SQL, to stand at the beginning of the transaction."""
-    return f"{_MODES_OF_SCRIPT}\n\n{_GUARD}\n{_settings(fence).as_string(None)}"
+    return f"{_FIRST_OF_SCRIPT}\n{_GUARD}\n{_settings(fence).as_string(None)}"
 
 
 def _settings(fence: Fence) -> sql.Composed:

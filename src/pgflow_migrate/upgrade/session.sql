@@ -4,10 +4,6 @@ select pg_catalog.set_config(s.name, '0', true)
 from pg_catalog.pg_settings s
 where s.name in ('statement_timeout', 'idle_in_transaction_session_timeout', 'transaction_timeout');
 
--- Names in the revisions mean what they say: a function of another role's in public, one that fits a call better than
--- pg_catalog's own, must not run with the upgrade's rights.
-select pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
-
 -- How names and literals are spelt and read, whatever the role's, the database's or the session's settings.
 select pg_catalog.set_config('quote_all_identifiers', 'off', true),
   pg_catalog.set_config('standard_conforming_strings', 'on', true);
