@@ -72,7 +72,11 @@ def engine(dsn: str) -> sa.Engine:
         return connection
 
     return sa.create_engine(
-        "postgresql+psycopg://", creator=connected, poolclass=sa.NullPool, use_native_hstore=False
+        "postgresql+psycopg://",
+        creator=connected,
+        poolclass=sa.NullPool,
+        pool_reset_on_return=None,  # it is closed; and the rollback of a lost connection would log a traceback
+        use_native_hstore=False,
     )
 
 
