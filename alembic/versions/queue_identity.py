@@ -17,10 +17,11 @@ def upgrade() -> None:
     run_sql(revision, "preflight_findings", "preflight_raise")
     run_sql(revision, "functions/is_valid_slug", "slug_rules")
     run_sql(revision, "backfill", "message_identity")
-    run_sql(revision, "worker_pause", "drop_ensure_flow_compiled")
+    run_sql(revision, "worker_pause")
+    run_sql(revision, "functions_before", "drop_ensure_flow_compiled")
     run_sql(revision, "function_bodies_unchecked")
     run_folder(revision, "functions")
-    run_sql(revision, "function_bodies_checked")
+    run_sql(revision, "function_bodies_checked", "new_functions")
     run_sql(revision, "invariants", "verify")
 
 

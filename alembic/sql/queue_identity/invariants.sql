@@ -255,7 +255,7 @@ begin
     join pg_class c on c.oid = i.indexrelid
     join pg_namespace n on n.oid = c.relnamespace
     where n.nspname = 'pgflow' and c.relname = 'step_tasks_queue_message_key' and i.indisunique and i.indisvalid
-      and pg_get_indexdef(i.indexrelid) like '% USING btree (queue_name, message_id) WHERE (message_id IS NOT NULL)'
+      and pg_get_indexdef(i.indexrelid) like '% USING btree (queue_name, message_id)% WHERE (message_id IS NOT NULL)'
   );
 
   if not ids_are_unique then

@@ -151,7 +151,8 @@ object (kind, name, attributes) as (
   select
     'index', relation.relname || '.' || c.relname,
     jsonb_build_object(
-      'definition', pg_get_indexdef(i.indexrelid),
+      -- Without storage parameters, which change nothing but the layout.
+      'definition', regexp_replace(pg_get_indexdef(i.indexrelid), ' WITH [(]([a-z_]+=''[^'']*''(, )?)+[)]', ''),
       'state', case when i.indisvalid and i.indisready and i.indislive then 'valid' else 'invalid' end
     )
   from pg_index as i
