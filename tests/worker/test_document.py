@@ -45,7 +45,7 @@ def test_the_documented_repair_lets_the_worker_start_again(bench: Bench) -> None
     bench.execute("alter sequence pgmq.q_orders_msg_id_seq restart with 12")
     bench.value("""select pgmq.send('orders', '{"flow_slug": "orders"}')""")
     assert bench.work_off(flow).fatal is not None
-    _, look, repair = blocks("sql")
+    *_, look, repair = blocks("sql")
     assert bench.row(look)["msg_id"] == 12
     bench.execute(repair)
     assert bench.work_off(flow).fatal is None

@@ -21,7 +21,7 @@ from pgflow_migrate.worker.claims import Claimed, ClaimedTask, Fatal
 from pgflow_migrate.worker.flow import Context, Flow
 from pgflow_migrate.worker.heartbeat import Heartbeat
 from pgflow_migrate.worker.reports import Patience, Reports, Result, error_text, to_json
-from pgflow_migrate.worker.retries import PASSING, Backoff, UnreachableError, describe
+from pgflow_migrate.worker.retries import PASSING, Backoff, RightMissingError, UnreachableError, describe
 from pgflow_migrate.worker.session import Session
 from pgflow_migrate.worker.settings import Settings
 from pgflow_migrate.worker.summary import Ending, Summary
@@ -89,6 +89,7 @@ class Worker:
         Raises:
             HandshakeError: database and worker do not go together. Nothing was registered or read.
             PausedError: the function is paused. The same.
+            RightMissingError: the role may not do what a worker does.
             PgflowMigrateError: the database could not be reached or used to begin with.
         """
         try:
@@ -189,6 +190,8 @@ class Worker:
                 if self._stopping.is_set():
                     return
                 outcome = self._claim(batch) if batch else None
+            except psycopg.errors.InsufficientPrivilege as error:
+                raise RightMissingError(error) from error
             except (UnreachableError, psycopg.Error) as error:
                 delay = self._backoff.next()
                 self._log.warning("polling failed, again in %.1f s: %s", delay, describe(error))

@@ -15,7 +15,7 @@ import psycopg
 from pgflow_migrate.database import Connection
 from pgflow_migrate.worker import calls
 from pgflow_migrate.worker.claims import ClaimedTask
-from pgflow_migrate.worker.retries import PASSING, Backoff, describe
+from pgflow_migrate.worker.retries import PASSING, Backoff, RightMissingError, describe
 from pgflow_migrate.worker.session import Session
 from pgflow_migrate.worker.settings import Settings
 
@@ -108,13 +108,19 @@ class Reports:
         self._log = log
 
     def complete(self, task: ClaimedTask, output: str) -> Result:
-        """Report an output (a JSON text); one that the database refuses is a failed attempt."""
+        """Report an output (a JSON text); one that the database refuses is a failed attempt.
+
+        Raises:
+            RightMissingError: the role may not; the task is left to recovery.
+        """
         try:
             status = self._call(
                 f"complete_task for {task}", lambda connection: calls.complete_task(connection, task, output)
             )
         except PASSING as error:
             return self._unreported(task, error)
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise RightMissingError(error) from error
         except psycopg.Error as error:
             return self.fail(task, f"complete_task failed: {describe(error)}")
         self._log.debug("%s is reported: %s", task, status or "gone")
@@ -122,13 +128,19 @@ class Reports:
         return {"completed": Result.COMPLETED, "failed": Result.FAILED}.get(status or "", Result.LATE)
 
     def fail(self, task: ClaimedTask, message: str) -> Result:
-        """Report a failed attempt."""
+        """Report a failed attempt.
+
+        Raises:
+            RightMissingError: the role may not; the task is left to recovery.
+        """
         self._log.warning("%s failed: %s", task, " ".join(message.split()))
         try:
             self._call(
                 f"fail_task for {task}",
                 lambda connection: calls.fail_task(connection, task, message, self._worker_id),
             )
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise RightMissingError(error) from error
         except (*PASSING, psycopg.Error) as error:
             return self._unreported(task, error)
         return Result.FAILED

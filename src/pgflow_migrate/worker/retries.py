@@ -14,6 +14,16 @@ class UnreachableError(PgflowMigrateError):
     """No connection could be had just now."""
 
 
+class RightMissingError(PgflowMigrateError):
+    """The role lacks a right, which no repetition gives it."""
+
+    def __init__(self, error: psycopg.Error) -> None:
+        super().__init__(
+            f"The worker's role lacks a right: {describe(error)}.",
+            "Grant it (docs/worker.md lists what a worker needs), or connect as the owner of schema pgflow.",
+        )
+
+
 # Lost connections, restarts, deadlocks, lock and statement timeouts, full disks; and a server that became a
 # read-only standby, which it will not stay for those who connect by a name.
 PASSING = (
