@@ -6,7 +6,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 WORKERS ?= 2
 
-.PHONY: demo test lint types tests benchmark audits clean
+.PHONY: demo test lint types tests benchmark benchmark-claims audits clean
 
 demo: .venv/.embedded
 	$(BIN)/pgflow-migrate demo
@@ -25,6 +25,9 @@ tests: .venv/.dev
 
 benchmark: .venv/.dev
 	$(BIN)/python benchmarks/upgrade.py $(BENCHMARK_ARGS)
+
+benchmark-claims: .venv/.dev
+	$(BIN)/python benchmarks/claims.py $(BENCHMARK_ARGS)
 
 audits: .venv/.dev
 	$(BIN)/python -m pgflow_migrate.audit.script > audits/0.16.0.sql

@@ -1,11 +1,11 @@
-"""Throughput of claim and completion: queue identity against the 0.16.0 core, and against its own growing history.
+"""Throughput of claim and completion: against the 0.16.0 core, and against a growing history.
 
     python benchmarks/claims.py --runs 10000 --batch 10 --history 1000000
 
-On one server, in one run. Databases at 0.16.0 and at queue identity take turns, slice by slice, at what a worker does with
-runs of a single step: read a batch, claim it, complete each task. The 0.16.0 core claims by start_tasks, queue identity by
-claim_tasks. Then the same at queue identity with a small and a large history of finished tasks in the same flow. What
-counts are the ratios; the rates are this machine's.
+On one server, in one run. Databases at 0.16.0 and at queue identity take turns, slice by slice, at what a
+worker does with runs of a single step: read a batch, claim it, complete each task. The 0.16.0 core claims by
+start_tasks, queue identity by claim_tasks. Then the same at queue identity with a small and a large history of
+finished tasks in the same flow. What counts are the ratios; the rates are this machine's.
 """
 
 from __future__ import annotations
@@ -37,9 +37,12 @@ _DEFINITION = """
 # Finished runs as the core leaves them: one completed task each, its message in the archive.
 _HISTORY = """
   create temp table past on commit drop as
-  select gen_random_uuid() as run_id, n.n as msg_id, now() - interval '2 days' as at from generate_series(1, %(size)s) n (n);
+  select gen_random_uuid() as run_id, n.n as msg_id, now() - interval '2 days' as at
+  from generate_series(1, %(size)s) n (n);
 
-  insert into pgflow.runs (run_id, flow_slug, status, input, output, remaining_steps, started_at, completed_at)
+  insert into pgflow.runs (
+    run_id, flow_slug, status, input, output, remaining_steps, started_at, completed_at
+  )
   select run_id, 'single', 'completed', '{}', '{"only": 1}', 0, at, at from past;
 
   insert into pgflow.step_states (
@@ -67,8 +70,8 @@ _CLAIMS = {
     ),
     "queue_identity": (
         "select (task ->> 'run_id')::uuid, task ->> 'step_slug', (task ->> 'task_index')::integer"
-        " from pgflow.claim_tasks(queue_name => 'single', flow_slug => %s, msg_ids => %s::bigint[], worker_id => %s) as outcome,"
-        " jsonb_array_elements(outcome -> 'tasks') as task"
+        " from pgflow.claim_tasks('single', flow_slug => %s, msg_ids => %s::bigint[], worker_id => %s)"
+        " as outcome, jsonb_array_elements(outcome -> 'tasks') as task"
     ),
 }
 
@@ -93,7 +96,8 @@ class Subject:
     def start(self, runs: int) -> None:
         """Start runs; not timed."""
         self.connection.execute(
-            "select count(*) from generate_series(1, %s) as n (n), pgflow.start_flow('single', to_jsonb(n.n))", (runs,)
+            "select count(*) from generate_series(1, %s) n (n), pgflow.start_flow('single', to_jsonb(n.n))",
+            (runs,),
         )
 
     def work(self, batch: int) -> None:
@@ -114,7 +118,9 @@ class Subject:
 
     def _batches(self, size: int) -> Iterator[list[int]]:
         while True:
-            rows = self.connection.execute("select msg_id from pgmq.read('single', 60, %s)", (size,)).fetchall()
+            rows = self.connection.execute(
+                "select msg_id from pgmq.read('single', 60, %s)", (size,)
+            ).fetchall()
             if not rows:
                 return
             yield [row[0] for row in rows]

@@ -3,7 +3,8 @@
     python benchmarks/upgrade.py --tasks 1000000 --flows 500 --messages 50000
 
 On one server, in one run: a database is populated and cloned. On one copy ``pgflow-migrate audit`` and
-``pgflow-migrate upgrade`` run as processes, timed from start to end with their peak memory. On the other
+``pgflow-migrate upgrade`` run as processes, timed from start to end with their peak memory. On another the
+upgrade runs in this process, for how long its backfill takes and how long it holds its locks. On the other
 copies run, each in one transaction: the plain way (add the column, UPDATE, set not null, unique index) and
 the bare rewrite (the backfill alone, as the revision does it). What counts are the ratios; the seconds are
 this machine's.
@@ -25,6 +26,8 @@ from rich.table import Table
 from pgflow_migrate import database, resources
 from pgflow_migrate.replay.templates import Templates
 from pgflow_migrate.servers import Server, open_server
+from pgflow_migrate.upgrade.progress import Event, FileDone, FileStarted
+from pgflow_migrate.upgrade.run import upgrade
 from populate import populate
 
 PLAIN = """
@@ -73,6 +76,20 @@ def _process(dsn: str, *arguments: str) -> Measured:
     return Measured(seconds, usage.ru_maxrss / 1024, (_wal_position(dsn) - before) / 1e6)
 
 
+class _Backfill:
+    """Listens to an upgrade for the seconds of its backfill."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._began = 0.0
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, FileStarted) and event.file == "backfill.sql":
+            self._began = time.monotonic()
+        elif isinstance(event, FileDone) and event.file == "backfill.sql":
+            self.seconds = time.monotonic() - self._began
+
+
 def _script(dsn: str, script: str) -> Measured:
     """Run SQL in one transaction."""
     before = _wal_position(dsn)
@@ -112,18 +129,28 @@ def main(server: str, tasks: int, flows: int, messages: int) -> None:
         running.drop_database("rewrite")
         tool = _copy(running, "tool")
         audit = _process(tool, "audit")
-        upgrade = _process(tool, "upgrade")
+        whole = _process(tool, "upgrade")
+        running.drop_database("tool")
+        backfilling = _Backfill()
+        result = upgrade(_copy(running, "inside"), on_progress=backfilling)
+        assert result.locked_seconds is not None
 
     table = Table("what", "seconds", "ratio to the plain way", "client memory, MB", "WAL, MB")
     for name, one in {
         "plain way": plain,
         "bare rewrite": rewrite,
         "pgflow-migrate audit": audit,
-        "pgflow-migrate upgrade": upgrade,
+        "pgflow-migrate upgrade": whole,
+        "… its backfill": Measured(backfilling.seconds),
+        "… others locked out": Measured(result.locked_seconds),
     }.items():
         ratio = f"{one.seconds / plain.seconds:.2f}"
         table.add_row(
-            name, f"{one.seconds:.1f}", ratio, f"{one.memory:.0f}" if one.memory else "", f"{one.wal:.0f}"
+            name,
+            f"{one.seconds:.1f}",
+            ratio,
+            f"{one.memory:.0f}" if one.memory else "",
+            f"{one.wal:.0f}" if one.wal else "",
         )
     console.print(table)
 
