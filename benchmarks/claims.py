@@ -4,8 +4,8 @@
 
 On one server, in one run. Databases at 0.16.0 and at queue identity take turns, slice by slice, at what a
 worker does with runs of a single step: read a batch, claim it, complete each task. The 0.16.0 core claims by
-start_tasks, queue identity by claim_tasks. Then the same at queue identity with a small and a large history of
-finished tasks in the same flow. What counts are the ratios; the rates are this machine's.
+start_tasks, queue identity by claim_tasks. Then the same at queue identity with a small and a large history
+of finished tasks in the same flow. What counts are the ratios; the rates are this machine's.
 """
 
 from __future__ import annotations
