@@ -103,6 +103,7 @@ def _run(context: EnvironmentContext, connection: sa.Connection) -> None:
     driver = connection.connection.driver_connection
     if not isinstance(driver, psycopg.Connection):
         raise PgflowMigrateError("The connection is not psycopg's.", 'Make it with "postgresql+psycopg://".')
+    driver.execute(database.PIN_SEARCH_PATH)
 
     if migration.opts.get("dont_mutate"):  # alembic current, alembic check
         ledger.refuse_newer(ledger.versions(driver), recorder.known)

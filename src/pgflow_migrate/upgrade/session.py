@@ -10,7 +10,6 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from pgflow_migrate import database
 from pgflow_migrate.errors import PgflowMigrateError
 from pgflow_migrate.upgrade.progress import Listener, Note
 
@@ -60,10 +59,10 @@ AMONG_WORKERS = Fence(allow_live_workers=True)
 
 
 def prepare(connection: psycopg.Connection[Any], fence: Fence, on_progress: Listener) -> None:
-    """Lift the time limits of this transaction, pin its search_path, and bound its waits for locks.
+    """Lift the time limits of this transaction, and bound its waits for locks.
 
     Args:
-        connection: in the upgrade's transaction, or about to begin it.
+        connection: in the upgrade's transaction, its search_path pinned.
         fence: how it waits.
         on_progress: told which limits were lifted.
 
@@ -72,7 +71,6 @@ def prepare(connection: psycopg.Connection[Any], fence: Fence, on_progress: List
             COMMITTED READ WRITE.
     """
     cursor = connection.cursor(row_factory=psycopg.rows.tuple_row)
-    cursor.execute(database.PIN_SEARCH_PATH)
     standby, read_only, read_committed, default = cursor.execute(_MODES).fetchall()[0]
     if standby:
         raise PgflowMigrateError(
