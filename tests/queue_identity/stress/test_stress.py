@@ -30,7 +30,7 @@ Connection = psycopg.Connection[dict[str, Any]]
 SEED = int(os.environ.get("PGFLOW_MIGRATE_TEST_SEED", "650"))
 RUNS = sum(flow.runs for flow in FLOWS)
 WORKERS = 4
-PATIENCE = 240.0  # for a machine that does much else; alone, two cores need some 15 s
+PATIENCE = 240.0  # seconds, for a machine that does much else at the same time
 
 MESSAGES = " union all ".join(
     f"select '{table}' as place, '{flow.slug.lower()}' as queue_name, msg_id"
