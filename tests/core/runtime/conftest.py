@@ -75,12 +75,12 @@ class Core:
 
     @contextmanager
     def notices(self) -> Iterator[list[str]]:
-        """What the server tells the client meanwhile, each with its detail and hint."""
+        """What the server tells the client meanwhile: severity, message, detail and hint of each."""
         said: list[str] = []
 
         def hear(notice: psycopg.errors.Diagnostic) -> None:
             parts = (notice.message_primary, notice.message_detail, notice.message_hint)
-            said.append(" ".join(part for part in parts if part))
+            said.append(f"{notice.severity_nonlocalized}: " + " ".join(part for part in parts if part))
 
         self.connection.add_notice_handler(hear)
         yield said

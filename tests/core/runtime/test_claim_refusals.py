@@ -346,7 +346,7 @@ def test_the_wrapper_warns_and_gives_no_rows(routed: Core) -> None:
     reason = (
         f'queue "plain" has work that flow "plain" cannot account for: 1 message, {orphan} (missing_task)'
     )
-    assert said == [f"start_tasks(): {reason} Nothing was claimed. See pgflow.claim_tasks."]
+    assert said == [f"WARNING: start_tasks(): {reason} Nothing was claimed. See pgflow.claim_tasks."]
     assert pause(routed) == (True, reason)
     assert routed.visible("plain") == [1, orphan]
     assert routed.tasks(run) == {"first/0": "queued"}
