@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import psycopg
@@ -39,13 +40,20 @@ def old(database_at: Callable[[str], str]) -> str:
     return dsn
 
 
-@pytest.fixture(params=["command", "script"])
-def upgrade_it(request: pytest.FixtureRequest) -> Callable[[str], None]:
-    """Audit and upgrade a 0.16.0 database; once by the command, once by the script."""
+@pytest.fixture
+def reach() -> Iterator[Callable[[str], Session]]:
+    """Open connections (autocommit, rows as tuples) that are closed at the end of the test."""
+    with contextlib.ExitStack() as opened:
+        yield lambda dsn: opened.enter_context(psycopg.connect(dsn, autocommit=True))
 
-    def run(dsn: str) -> None:
+
+@pytest.fixture
+def upgrade_by() -> Callable[[str, str], None]:
+    """Audit and upgrade a 0.16.0 database, by "command" or by "script"."""
+
+    def run(way: str, dsn: str) -> None:
         assert run_audit(dsn).blocking == ()
-        if request.param == "command":
+        if way == "command":
             assert upgrade(dsn).revision == "queue_identity"
             return
         with psycopg.connect(dsn, autocommit=True) as connection:
@@ -84,9 +92,9 @@ def work() -> Callable[[Session], str]:
     """Do all tasks of the run as a worker does, by functions alone; returns what becomes of the run."""
 
     def run(session: Session) -> str:
-        values = session.cursor(row_factory=psycopg.rows.scalar_row)
+        values = psycopg.ClientCursor(session, row_factory=psycopg.rows.scalar_row)
         values.execute(
-            "insert into pgflow.workers (worker_id, function_name, queue_name) values (%s, 'w', 'order_flow')",
+            "insert into pgflow.workers (worker_id, function_name, queue_name) values (%s, 'w', 'q')",
             (WORKER,),
         )
         for step in ("pack", "send"):
