@@ -22,9 +22,11 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 
 PATIENCE = 30.0
 LAST_FILE = "verify.sql"
-ACTIVE = """
-select array_agg(pid) from pg_stat_activity
-where datname = current_database() and application_name = 'pgflow-migrate'
+BLOCKED = """
+select pg_blocking_pids(%s) && array(
+  select pid from pg_stat_activity
+  where datname = current_database() and application_name = 'pgflow-migrate'
+)
 """
 TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(\+\d\d(:\d\d)?)?")
 RANDOM_ID = re.compile(r"(?!0{8}-0000-4000|f{4}0{4}-0000|[12]{8}-)[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -108,17 +110,13 @@ class Flight:
         waits: dict[str, bool] = {}
         deadline = time.monotonic() + PATIENCE
         with psycopg.connect(self.dsn, autocommit=True) as observer:
-            ours = observer.execute(ACTIVE).fetchone()
             while len(waits) < len(sessions):
                 assert time.monotonic() < deadline, f"neither ended nor waiting: {futures.keys() - waits}"
                 for call, session in sessions:
                     if futures[call.name].done():
                         waits.setdefault(call.name, False)
                         continue
-                    found = observer.execute(
-                        "select pg_blocking_pids(%s) && %s::integer[]",
-                        (session.info.backend_pid, ours[0] if ours else []),
-                    ).fetchone()
+                    found = observer.execute(BLOCKED, (session.info.backend_pid,)).fetchone()
                     if found == (True,):
                         waits[call.name] = True
         return waits
@@ -183,6 +181,15 @@ def ended(future: Future[Any], waited: bool) -> Ended:
     except psycopg.Error as error:
         return Ended(waited, error=(error.sqlstate or "", error.diag.message_primary or str(error)))
     return Ended(waited, rows=tuple(masked(str(row)) for row in rows))
+
+
+def blocked_by_upgrade(dsn: str, pid: int, call: Future[Any]) -> None:
+    """Return as soon as a session's call waits for the upgrade; fail if it ends."""
+    deadline = time.monotonic() + PATIENCE
+    with psycopg.connect(dsn, autocommit=True) as observer:
+        while observer.execute(BLOCKED, (pid,)).fetchone() != (True,):
+            assert not call.done(), f"it did not wait: {call.exception() or call.result()}"
+            assert time.monotonic() < deadline, "it waits for nothing"
 
 
 def masked(text: str) -> str:

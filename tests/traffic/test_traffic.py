@@ -13,6 +13,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from tests.traffic.work import work_off
 from tests.traffic.writers import ARRANGE, DOOMED, KINDS, Books, Writer
 
 from pgflow_migrate.errors import FenceError
@@ -38,8 +39,6 @@ select task.queue_name, task.message_id from pgflow.step_tasks task
 join pgflow.runs run using (run_id)
 where task.status in ('queued', 'started') and run.status = 'started'
 """
-
-COMPLETE = "select pgflow.complete_task(%s, %s, %s, '[1]')"
 
 
 class Traffic:
@@ -116,30 +115,6 @@ def check_messages(chief: Connection) -> None:
     assert queued == set(live), f"seed {SEED}: {queued - set(live)} strays, {set(live) - queued} lost"
 
 
-def work_off(chief: Connection) -> None:
-    """Finish everything with the calls of queue identity."""
-    for task in chief.execute(
-        "select run_id, step_slug, task_index from pgflow.step_tasks where status = 'started'"
-    ).fetchall():
-        chief.execute(COMPLETE, tuple(task.values()))
-    worker = f"{1:032}"
-    open_ = "select count(*) as n from pgflow.runs where status = 'started'"
-    deadline = time.monotonic() + PATIENCE
-    while chief.execute(open_).fetchall()[0]["n"]:
-        assert time.monotonic() < deadline, f"seed {SEED}: {chief.execute(LIVE.encode()).fetchall()[:20]}"
-        for flow in ("Orders", "billing"):
-            chief.execute(f"update pgmq.q_{flow.lower()} set vt = clock_timestamp()".encode())
-            ids = [
-                row["msg_id"] for row in chief.execute("select msg_id from pgmq.read(%s, 30, 200)", (flow,))
-            ]
-            (told,) = chief.execute(
-                "select pgflow.claim_tasks(%s, %s, %s::bigint[], %s) as outcome", (flow, flow, ids, worker)
-            ).fetchall()
-            assert told["outcome"]["outcome"] == "claimed", f"seed {SEED}: {told}"
-            for task in told["outcome"]["tasks"]:
-                chief.execute(COMPLETE, (task["run_id"], task["step_slug"], task["task_index"]))
-
-
 def test_the_writers_alone_meet_no_error_but_those_that_they_may(
     database_at: Callable[[str], str], connect: Callable[[str], Connection]
 ) -> None:
@@ -182,7 +157,7 @@ def test_upgrades_under_traffic_deadlock_with_nobody_and_lose_nothing(
 
     chief.execute("select pgflow.delete_flow_and_data(%s)", (DOOMED,))
     check_messages(chief)
-    work_off(chief)
+    work_off(chief, "Orders", "billing")
     check_messages(chief)
     assert chief.execute(
         "select count(*) as n from pgflow.step_tasks where queue_name <> lower(flow_slug)"

@@ -1,0 +1,138 @@
+"""What the upgrade's rewrite of two tables means to snapshots and prepared statements from before it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import IsolationLevel
+from tests.traffic.flight import blocked_by_upgrade
+
+from pgflow_migrate.errors import FenceError
+from pgflow_migrate.upgrade.progress import Event, FileDone
+from pgflow_migrate.upgrade.run import upgrade
+from pgflow_migrate.upgrade.session import Fence
+
+Connection = psycopg.Connection[dict[str, Any]]
+
+REWRITTEN = ["steps", "step_tasks"]
+SHORT = Fence(timedelta(milliseconds=200), timedelta(milliseconds=200))
+KEPT = ["flows", "runs", "step_states"]
+
+
+@pytest.fixture
+def dsn(database_at: Callable[[str], str], connect: Callable[[str], Connection]) -> str:
+    """A 0.16.0 database with one of everything."""
+    dsn = database_at("core_0_16_0")
+    session = connect(dsn)
+    session.execute("select pgflow.create_flow('Orders')")
+    session.execute("select pgflow.add_step('Orders', 'pack')")
+    session.execute("select pgflow.start_flow('Orders', '{}')")
+    session.execute(
+        "create function public.counted() returns bigint stable language plpgsql"
+        " as 'begin return (select count(*) from pgflow.step_tasks); end'"
+    )
+    session.execute(
+        "create function public.counted_volatile() returns bigint language plpgsql"
+        " as 'begin return (select count(*) from pgflow.step_tasks); end'"
+    )
+    return dsn
+
+
+def count(session: Connection, table: str) -> int:
+    """How many rows a session sees."""
+    (row,) = session.execute(f"select count(*) as n from pgflow.{table}".encode()).fetchall()
+    number: int = row["n"]
+    return number
+
+
+def test_a_snapshot_from_before_finds_the_rewritten_tables_empty(
+    dsn: str, connect: Callable[[str], Connection]
+) -> None:
+    """So nobody may dump the database across the upgrade: a dump waits for its locks, its snapshot taken."""
+    dump = connect(dsn)
+    dump.isolation_level = IsolationLevel.REPEATABLE_READ
+    with dump.transaction():
+        dump.execute("select 1")
+        upgrade(dsn)
+        assert {table: count(dump, table) for table in REWRITTEN} == {"steps": 0, "step_tasks": 0}
+        assert {table: count(dump, table) for table in KEPT} == dict.fromkeys(KEPT, 1)
+    with dump.transaction():
+        assert {table: count(dump, table) for table in REWRITTEN} == {"steps": 1, "step_tasks": 1}
+
+
+@pytest.mark.parametrize("table", REWRITTEN)
+def test_a_snapshot_that_has_read_a_rewritten_table_is_waited_for(
+    dsn: str, connect: Callable[[str], Connection], table: str
+) -> None:
+    reader = connect(dsn)
+    reader.isolation_level = IsolationLevel.REPEATABLE_READ
+    with reader.transaction():
+        assert count(reader, table) == 1
+        with pytest.raises(FenceError):
+            upgrade(dsn, fence=SHORT)
+        assert count(reader, table) == 1
+
+
+@pytest.mark.parametrize(("function", "counted"), [("counted", 0), ("counted_volatile", 1)])
+def test_a_function_that_waits_with_its_callers_snapshot_finds_them_empty_once(
+    dsn: str, connect: Callable[[str], Connection], function: str, counted: int
+) -> None:
+    """STABLE ones of the application's do; pgflow's calls are VOLATILE, and look anew after each wait."""
+    caller = connect(dsn)
+    query = f"select public.{function}() as n"
+    started: list[Future[Any]] = []
+    with ThreadPoolExecutor() as pool:
+
+        def listen(event: Event) -> None:
+            if isinstance(event, FileDone) and event.file == "fence.sql":
+                started.append(pool.submit(caller.execute, query.encode()))
+                blocked_by_upgrade(dsn, caller.info.backend_pid, started[0])
+
+        upgrade(dsn, on_progress=listen)
+        assert started[0].result(30).fetchall() == [{"n": counted}]
+    assert caller.execute(query.encode()).fetchall() == [{"n": 1}]
+
+
+FAIL_PREPARED = [
+    "select * from pgflow.steps",
+    "select * from pgflow.step_tasks",
+    "select * from pgflow.worker_functions",
+    "select * from pgflow.add_step('Orders', 'pack')",
+    "select * from pgflow.complete_task(gen_random_uuid(), 'pack', 0, '{}')",
+    "select * from pgflow.fail_task(gen_random_uuid(), 'pack', 0, 'no')",
+]
+GO_ON_PREPARED = [
+    "select run_id, status from pgflow.step_tasks",
+    "select * from pgflow.runs",
+    "select * from pgflow.step_states",
+    "select * from pgflow.flows",
+    "select * from pgflow.start_flow('Orders', '{}')",
+    "select * from pgflow.create_flow('Orders')",
+    "select * from pgflow.start_tasks('Orders', '{}', null)",
+    "select pgflow.complete_task(gen_random_uuid(), 'pack', 0, '{}')",
+    "select pgflow.requeue_stalled_tasks()",
+]
+
+
+def test_prepared_statements_fail_if_their_columns_have_changed_until_they_are_prepared_anew(
+    dsn: str, connect: Callable[[str], Connection]
+) -> None:
+    session = connect(dsn)
+    session.prepare_threshold = 0
+    for query in FAIL_PREPARED + GO_ON_PREPARED:
+        session.execute(query.encode())
+    upgrade(dsn)
+    for query in GO_ON_PREPARED:
+        session.execute(query.encode())
+    for query in FAIL_PREPARED * 2:
+        with pytest.raises(psycopg.errors.FeatureNotSupported) as caught:
+            session.execute(query.encode())
+        assert caught.value.diag.message_primary == "cached plan must not change result type"
+    session.prepare_threshold = None
+    for query in FAIL_PREPARED:
+        session.execute(query.encode(), prepare=False)
