@@ -338,8 +338,9 @@ begin
       select
         'row-type-in-function' as code, count(*) as count,
         (array_agg(s.name order by s.name collate "C"))[1:sample_limit] as samples,
-        'The rows of pgflow.steps, step_tasks and worker_functions get columns at their end. Of these functions, '
-        'those that list the columns of such rows fail from then on (42P13, 42804): have their new text ready.'
+        'The rows of pgflow.steps, step_tasks and worker_functions get columns at their end. Functions that list the '
+        'columns of such a row, or return them from BEGIN ATOMIC (where * is a list, too), fail from then on (42P13, '
+        '42804): have their new text ready.'
         as hint
       from signature s
       having count(*) > 0

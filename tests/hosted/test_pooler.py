@@ -70,8 +70,9 @@ def settings_of_both(dsn: str) -> set[tuple[int, tuple[str, ...]]]:
     """What is set in each of the pooler's two sessions at the server."""
     query = (
         "select pg_backend_pid(), array(select name from pg_settings where source = 'session'"
-        " and name not like 'transaction_%' and name not in ('client_encoding', 'application_name', 'DateStyle', 'TimeZone',"
-        " 'standard_conforming_strings'))"
+        # What a client says when it connects, and what is of one transaction.
+        " and name not in ('client_encoding', 'application_name', 'DateStyle', 'TimeZone',"
+        " 'standard_conforming_strings') and name not like 'transaction_%')"
     )
     found: set[tuple[int, tuple[str, ...]]] = set()
     with psycopg.connect(dsn, autocommit=True, prepare_threshold=None) as connection:

@@ -120,7 +120,7 @@ _CODES = (
         "row-type-in-function",
         "warning",
         "functions of your own take or return rows that get a column",
-        "Adapt those that list the columns.",
+        "Adapt those that list the columns; make those with BEGIN ATOMIC again.",
     ),
     Code(
         "prune-helper-stock",
