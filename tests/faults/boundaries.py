@@ -15,18 +15,14 @@ _PHASES = {
     "fence": "fence",
     "preflight_findings": "preflight",
     "preflight_raise": "preflight",
-    "functions/is_valid_slug": "slug rules",
     "slug_rules": "slug rules",
     "backfill": "backfill",
     "message_identity": "index",
     "worker_pause": "functions",
-    "drop_ensure_flow_compiled": "functions",
-    "function_bodies_unchecked": "functions",
-    "function_bodies_checked": "functions",
     "invariants": "verify",
     "verify": "verify",
 }
-"""The phase that a file of queue_identity belongs to."""
+"""The phase that a file of queue_identity opens; others belong to the phase that they come in."""
 
 PHASES = (
     *("settings", "ledger", "live workers", "fence", "preflight", "slug rules", "backfill", "index"),
@@ -88,11 +84,12 @@ def _boundaries(messages: Sequence[tuple[str, ...]]) -> Iterator[Boundary]:
 def _phase(text: str, file: str, before: str) -> str:
     revision, _, path = file.partition("/")
     if file:
-        # What a revision before queue_identity borrows from it keeps its name.
-        name = path.removesuffix(".sql")
         if revision != "queue_identity":
             return revision
-        return _PHASES.get(name) or ("functions" if name.startswith("functions/") else name)
+        # The first function comes early, because the slug rules call it.
+        if path.startswith("functions/"):
+            return "slug rules" if before == "preflight" else "functions"
+        return _PHASES.get(path.removesuffix(".sql"), before)
     if text == ledger.CREATE:
         return "ledger"
     if text.startswith("UPDATE pgflow_migrate.alembic_version"):

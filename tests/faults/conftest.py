@@ -9,7 +9,7 @@ import pytest
 from tests.faults.ground import Ground, grounds
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def both() -> Iterator[tuple[Ground, ...]]:
     """Grounds at 0.16.0 and at 0.15.0."""
     if sys.platform != "linux":

@@ -149,7 +149,7 @@ class Ground:
         problems += _left_behind(dsn)
         state, differs = self._judge_state(_state(dsn))
         problems += differs
-        problems += _judge_words(boundary, kind, state, said)
+        problems += judge_words(boundary, kind, state, said)
         if repeat or state != "unchanged":
             problems += self._repeat(dsn, state)
         return Cell(boundary, kind.name, state, said, tuple(problems), time.monotonic() - started)
@@ -261,7 +261,7 @@ def _left_behind(dsn: str) -> Iterator[str]:
             time.sleep(0.01)
 
 
-def _judge_words(boundary: Boundary, kind: Kind, state: str, said: Said) -> Iterator[str]:
+def judge_words(boundary: Boundary, kind: Kind, state: str, said: Said) -> Iterator[str]:
     """Whether that outcome may be, and whether the client has told the truth about it."""
     moment = boundary.stop.when
     allowed = {"before": {"unchanged"}, "sent": {"unchanged", "upgraded"}, "answered": {"upgraded"}}[moment]

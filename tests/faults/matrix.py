@@ -16,7 +16,7 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,7 @@ from tests.faults.ground import Cell, Ground, grounds
 from tests.faults.kinds import KINDS, Kind
 
 STARTS = ("core_0_16_0", "core_0_15_0")
-"""Where upgrades start: the second one for the files' boundaries and the cheapest kind only."""
+"""Where upgrades start: the second one for the files' boundaries and the first kind only."""
 
 
 @dataclass(frozen=True)
@@ -53,20 +53,35 @@ Row = tuple[str, Boundary, tuple[Kind, ...]]
 """Where the upgrade starts, where it is broken, and how."""
 
 
-def rows(start: str, boundaries: Sequence[Boundary], kinds: Sequence[Kind]) -> list[Row]:
-    """The rows of the matrix for an upgrade that starts at ``start``."""
+def rows(
+    start: str, boundaries: Sequence[Boundary], kinds: Sequence[Kind], phases: Collection[str]
+) -> list[Row]:
+    """The rows of the matrix for an upgrade that starts at ``start``; of some phases, if any are given."""
+    boundaries = [boundary for boundary in boundaries if not phases or boundary.phase in phases]
     if start == STARTS[0]:
         return [(start, boundary, tuple(kinds)) for boundary in boundaries]
-    return [(start, boundary, KINDS[:1]) for boundary in boundaries if boundary.file and boundary.place == 1]
+    return [
+        (start, boundary, tuple(kinds[:1]))
+        for boundary in boundaries
+        if boundary.file and boundary.place == 1
+    ]
 
 
-def run(kinds: Sequence[Kind], jobs: int, tell: Callable[[Cell], None], *, each: bool = False) -> Result:
+def run(
+    kinds: Sequence[Kind],
+    jobs: int,
+    tell: Callable[[Cell], None],
+    *,
+    phases: Collection[str] = (),
+    each: bool = False,
+) -> Result:
     """Fill the matrix, with ``jobs`` servers at a time.
 
     Args:
         kinds: the columns.
         jobs: how many servers.
         tell: called with each cell, in no particular order.
+        phases: only these; all when empty.
         each: run the next upgrade to its end after every fault.
 
     Raises:
@@ -85,7 +100,7 @@ def run(kinds: Sequence[Kind], jobs: int, tell: Callable[[Cell], None], *, each:
                 with lock:  # Alembic is for one thread at a time
                     there = stack.enter_context(grounds(*STARTS))
                     by_start = dict(zip(STARTS, there, strict=True))
-                    _fill(tasks, boundaries, by_start, kinds)
+                    _fill(tasks, boundaries, by_start, kinds, phases)
                 while not errors:
                     start, boundary, row = tasks.get_nowait()
                     for cell in by_start[start].break_all([(boundary, kind) for kind in row], each=each):
@@ -121,12 +136,13 @@ def _fill(
     boundaries: dict[str, Sequence[Boundary]],
     by_start: dict[str, Ground],
     kinds: Sequence[Kind],
+    phases: Collection[str],
 ) -> None:
     """The first lane says what there is to do; the others have to have found the same."""
     for start, ground in by_start.items():
         if start not in boundaries:
             boundaries[start] = ground.boundaries
-            for row in rows(start, ground.boundaries, kinds):
+            for row in rows(start, ground.boundaries, kinds, phases):
                 tasks.put(row)
         elif boundaries[start] != ground.boundaries:
             raise RuntimeError(f"two upgrades from {start} do not have the same statements")
@@ -192,10 +208,11 @@ def document(result: Result) -> dict[str, Any]:
     "--jobs", type=click.IntRange(1), default=2, show_default=True, help="How many servers at a time."
 )
 @click.option("--kind", "names", multiple=True, type=click.Choice([kind.name for kind in KINDS]))
+@click.option("--phase", "phases", multiple=True, help="Only boundaries of this phase; may be repeated.")
 @click.option(
     "--each", is_flag=True, help="Run the next upgrade to its end after every fault; twice as long."
 )
-def main(format_: str, jobs: int, names: tuple[str, ...], each: bool) -> None:
+def main(format_: str, jobs: int, names: tuple[str, ...], phases: tuple[str, ...], each: bool) -> None:
     """Break an upgrade at every statement boundary, in every way."""
     kinds = [kind for kind in KINDS if not names or kind.name in names]
     done = 0
@@ -208,7 +225,7 @@ def main(format_: str, jobs: int, names: tuple[str, ...], each: bool) -> None:
                 f"{done}: {cell.boundary} / {cell.kind}: {'; '.join(cell.problems) or cell.state}", err=True
             )
 
-    result = run(kinds, jobs, tell, each=each)
+    result = run(kinds, jobs, tell, phases=phases, each=each)
     click.echo(json.dumps(document(result), indent=2) if format_ == "json" else table(result, kinds))
     sys.exit(3 if result.red else 0)
 
