@@ -11,6 +11,7 @@ declare
   caller_search_path constant text := pg_catalog.current_setting('search_path');
   caller_work_mem constant text := pg_catalog.current_setting('work_mem');
   caller_jit constant text := pg_catalog.current_setting('jit');
+  caller_nestloop constant text := pg_catalog.current_setting('enable_nestloop');
   caller_quoting constant text := pg_catalog.current_setting('quote_all_identifiers');
 
   violations jsonb := '[]';
@@ -26,6 +27,8 @@ begin
   perform pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
   perform set_config('quote_all_identifiers', 'off', true);
   perform set_config('jit', 'off', true);
+  -- As in invariants.sql: hashing is never the bad choice.
+  perform set_config('enable_nestloop', 'off', true);
   if pg_size_bytes(caller_work_mem) < pg_size_bytes('64MB') then
     perform set_config('work_mem', '64MB', true);
   end if;
@@ -75,6 +78,14 @@ begin
       join pg_attribute a
         on a.attrelid = c.oid and a.attname = 'msg_id' and a.atttypid = 'bigint'::regtype and not a.attisdropped
       where n.nspname = 'pgmq' and c.relkind = 'r'
+    ),
+    -- The sequence is found by its dependency on the identity column: PGMQ does not promise its name.
+    sequence as (
+      select d.refobjid as oid, c.relname
+      from pg_depend d
+      join pg_class c on c.oid = d.objid and c.relkind = 'S'
+      join pg_attribute k on k.attrelid = d.refobjid and k.attnum = d.refobjsubid and k.attname = 'msg_id'
+      where d.refclassid = 'pg_class'::regclass and d.classid = 'pg_class'::regclass and d.deptype = 'i'
     )
     select
       q.name, m.relname as messages, a.relname as archive, i.relname as sequence,
@@ -84,15 +95,7 @@ begin
     join relation m on m.relname = 'q_' || q.name
     left join relation a on a.relname = 'a_' || q.name
     left join live l on l.queue_name = q.name
-    -- The sequence is found by its dependency on the identity column: PGMQ does not promise its name.
-    left join lateral (
-      select c.relname
-      from pg_attribute k
-      join pg_depend d on d.refclassid = 'pg_class'::regclass and d.refobjid = m.oid and d.refobjsubid = k.attnum
-        and d.classid = 'pg_class'::regclass and d.deptype = 'i'
-      join pg_class c on c.oid = d.objid and c.relkind = 'S'
-      where k.attrelid = m.oid and k.attname = 'msg_id'
-    ) i on true
+    left join sequence i on i.oid = m.oid
     order by q.name collate "C"
   loop
     begin
@@ -165,6 +168,7 @@ begin
     end;
   end loop;
 
+  perform set_config('enable_nestloop', caller_nestloop, true);
   perform set_config('jit', caller_jit, true);
   perform set_config('work_mem', caller_work_mem, true);
   perform set_config('quote_all_identifiers', caller_quoting, true);

@@ -26,10 +26,7 @@ from pgflow_migrate.verify.violations import Looked, Verification, Violation
 _REVISION = "queue_identity"
 _OPERATION = Path(__file__).with_name("operation.sql")
 
-_BEGIN = """
-set local lock_timeout = '5s';
-select pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)
-"""
+_BOUND_WAIT = "set local lock_timeout = '5s'"
 
 # What the SQL reads. A database that lacks any of it cannot be judged.
 _READ = {
@@ -80,7 +77,8 @@ def verify(dsn: str) -> Verification:
     with database.connect(dsn, read_only=True) as connection:
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         with _explained():
-            connection.execute(_BEGIN)
+            connection.execute(database.PIN_SEARCH_PATH)
+            connection.execute(_BOUND_WAIT)
             return _verify(connection)
 
 
