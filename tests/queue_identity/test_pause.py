@@ -82,7 +82,7 @@ def test_resuming_lifts_the_pause_once(project: Connection) -> None:
     refuse_a_batch(project)
     before = function(project, "one")
     assert before["enabled"] is True
-    assert before["paused_at"] == before["updated_at"]
+    assert before["paused_at"] is not None
     assert resume(project, "one") is True
     after = function(project, "one")
     assert after["updated_at"] > before["updated_at"]

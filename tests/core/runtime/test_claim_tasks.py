@@ -368,7 +368,7 @@ def test_a_foreign_message_is_archived_with_a_warning_that_names_it(routed: Core
     assert (claimed["foreign"], len(claimed["tasks"])) == ([str(stray)], 1)
     assert (routed.queued("plain"), routed.archived("plain")) == ([1], [stray])
     assert said == [
-        f'queue "plain": archived messages that are not pgflow\'s: {stray}'
+        f'WARNING: queue "plain": archived messages that are not pgflow\'s: {stray}'
         " Applications must not send to a queue that pgflow owns."
     ]
 
@@ -380,7 +380,7 @@ def test_the_warning_names_twenty_at_most(routed: Core) -> None:
         claimed = routed.claim_tasks("plain", "plain", strays)
     assert claimed == outcome(foreign=[str(stray) for stray in strays])
     assert said == [
-        'queue "plain": archived messages that are not pgflow\'s: '
+        'WARNING: queue "plain": archived messages that are not pgflow\'s: '
         + ", ".join(str(stray) for stray in strays[:20])
         + ", ... Applications must not send to a queue that pgflow owns."
     ]
