@@ -75,7 +75,7 @@ def engine(dsn: str) -> sa.Engine:
         "postgresql+psycopg://",
         creator=connected,
         poolclass=sa.NullPool,
-        pool_reset_on_return=None,  # it is closed; and the rollback of a lost connection would log a traceback
+        pool_reset_on_return=None,  # it is closed, and a lost connection's rollback would log a traceback
         use_native_hstore=False,
     )
 

@@ -98,18 +98,18 @@ class Blocker:
     """A session that holds what was waited for. What we may not see of it is empty or None.
 
     Attributes:
-        pid: its server process.
+        pid: its server process; None for a prepared transaction, which has none.
         user: its role.
-        application: its application_name.
-        state: as pg_stat_activity has it, such as ``idle in transaction``.
+        application: its application_name, or the name of the prepared transaction.
+        state: ``prepared transaction``, or as pg_stat_activity has it, such as ``idle in transaction``.
         transaction_age: seconds since its transaction began.
         query_age: seconds since its last statement began.
         query: that statement, at most 120 characters of it.
-        holds: what it holds locks on: tables such as ``pgflow.runs``, or ``pgflow-migrate itself`` when it is
-            another upgrade.
+        holds: tables that it holds locks on, such as ``pgflow.runs``; ``pgflow-migrate itself`` when it is
+            another upgrade; ``a snapshot from before the upgrade``, in which rewritten tables would be empty.
     """
 
-    pid: int
+    pid: int | None
     user: str
     application: str
     state: str
@@ -120,14 +120,15 @@ class Blocker:
 
     def __str__(self) -> str:
         known = [f"user {self.user}"] if self.user else []
-        known += [f'"{self.application}"'] if self.application else []
+        known += [f'"{self.application}"'] if self.application and self.pid is not None else []
         known += [self.state] if self.state else []
         if self.transaction_age is not None:
             known.append(f"in its transaction for {self.transaction_age:.0f} s")
         if self.query_age is not None:
             known.append(f"last statement {self.query_age:.0f} s ago: {self.query}")
         described = f" ({', '.join(known)})" if known else ""
-        return f"pid {self.pid}{described} holds locks on {', '.join(self.holds)}"
+        name = f'"{self.application}"' if self.pid is None else f"pid {self.pid}"
+        return f"{name}{described} holds {', '.join(self.holds)}"
 
 
 class FenceError(PgflowMigrateError):

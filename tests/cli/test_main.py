@@ -155,7 +155,7 @@ def raising(runner: CliRunner) -> Callable[..., Result]:
             EXIT_FENCE,
             'error: No locks.\n  pid 7 (user app, "worker", idle in transaction,'
             " in its transaction for 9 s, last statement 3 s ago: select 1)"
-            " holds locks on pgflow.runs\nRepeat.\n",
+            " holds pgflow.runs\nRepeat.\n",
         ),
         ("interrupted", EXIT_COULD_NOT_RUN, "error: Ended.\nThe database is unchanged.\n"),
         ("ctrl-c", EXIT_COULD_NOT_RUN, "error: Ended by Ctrl-C.\n"),

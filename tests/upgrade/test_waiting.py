@@ -165,3 +165,27 @@ def test_the_wait_ends_as_soon_as_the_lock_is_free(
         assert upgrade(dsn, fence=Fence(timedelta(minutes=1))).revision == "queue_identity"
         assert time.monotonic() - started < 50
         thread.join()
+
+
+def test_it_waits_for_a_snapshot_from_before_in_which_its_tables_would_be_empty(
+    database_at: Callable[[str], str], unchanged: Unchanged
+) -> None:
+    dsn = database_at("core_0_16_0")
+    with unchanged(dsn), psycopg.connect(dsn, application_name="a report") as reader:
+        reader.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        reader.execute("select 1")
+        with pytest.raises(FenceError) as caught:
+            upgrade(dsn, fence=Fence(SHORT, SHORT))
+        pid = reader.info.backend_pid
+        reader.rollback()
+    assert [(blocker.pid, blocker.application, blocker.holds) for blocker in caught.value.blockers] == [
+        (pid, "a report", ("a snapshot from before the upgrade",))
+    ]
+
+
+def test_an_idle_transaction_without_a_snapshot_is_in_nobodys_way(database_at: Callable[[str], str]) -> None:
+    dsn = database_at("core_0_16_0")
+    with psycopg.connect(dsn, application_name="a dashboard") as dashboard:
+        dashboard.execute("select count(*) from pg_class")
+        assert upgrade(dsn, fence=Fence(SHORT, SHORT)).revision == "queue_identity"
+        dashboard.rollback()

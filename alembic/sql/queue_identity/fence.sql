@@ -30,6 +30,7 @@ declare
   busy text;  -- the table that the last try failed on
   target text;
   mode text;
+  old_snapshots text;
   asked_at timestamptz;
   left_ms integer;
 begin
@@ -69,6 +70,21 @@ begin
           );
         end loop;
       end loop;
+
+      -- A rewritten table is empty in a snapshot from before: whoever reads on in such a transaction (pg_dump, waiting
+      -- for its locks behind us, or REPEATABLE READ) would take that for the truth. Who has already read one of the
+      -- tables holds a lock on it, and has been waited for.
+      select string_agg(format('%s (%s)', a.pid, a.application_name), ', ' order by a.pid) into old_snapshots
+      from pg_catalog.pg_stat_activity a
+      where a.datname = current_database()
+        and a.pid <> pg_backend_pid()
+        and a.backend_xmin is not null
+        and (a.state like 'idle in transaction%' or a.application_name = 'pg_dump');
+      if old_snapshots is not null then
+        target := null;
+        raise exception 'snapshots from before the upgrade are still open: pid %', old_snapshots
+          using errcode = 'lock_not_available';
+      end if;
 
       exit;
     exception

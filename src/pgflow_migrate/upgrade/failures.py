@@ -6,6 +6,7 @@ import contextlib
 import json
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -32,33 +33,7 @@ UNCHANGED = "The database is unchanged."
 LIVE_WORKERS = "PF003"
 """What a live worker is refused with (alembic/sql/queue_identity/live_workers.sql)."""
 
-_BLOCKERS = """
-select a.pid, coalesce(a.usename::text, '') as user, coalesce(a.application_name, '') as application,
-  coalesce(a.state, '') as state,
-  extract(epoch from clock_timestamp() - a.xact_start)::float8 as transaction_age,
-  extract(epoch from clock_timestamp() - a.query_start)::float8 as query_age,
-  left(regexp_replace(coalesce(a.query, ''), '[[:space:]]+', ' ', 'g'), 120) as query,
-  array_agg(distinct case
-    when l.locktype = 'advisory' then 'pgflow-migrate itself'
-    else format('%I.%I', n.nspname, c.relname)
-  end) as holds
-from pg_catalog.pg_locks l
-join pg_catalog.pg_stat_activity a on a.pid = l.pid
-left join pg_catalog.pg_class c on l.locktype = 'relation' and c.oid = l.relation and c.relkind in ('r', 'p')
-left join pg_catalog.pg_namespace n on n.oid = c.relnamespace
-where l.granted and a.pid <> pg_backend_pid()
-  and l.database = (select d.oid from pg_catalog.pg_database d where d.datname = current_database())
-  and (
-    n.nspname in ('pgflow', 'pgmq', 'pgflow_migrate')
-    or (
-      l.locktype = 'advisory' and l.objsubid = 1
-      and (l.classid::bigint << 32 | l.objid::bigint) = hashtextextended('pgflow-migrate', 0)
-    )
-  )
-group by a.pid, a.usename, a.application_name, a.state, a.xact_start, a.query_start, a.query
-order by a.xact_start
-limit 20
-"""
+_BLOCKERS = Path(__file__).with_name("blockers.sql").read_text(encoding="utf-8")
 
 # Who owns what the upgrade has to change, as far as we do not have the rights of that role.
 _OWNERS = """
