@@ -1,5 +1,6 @@
 """Imported by the process that clients are forked from: whatever an upgrade imports is there by then."""
 
+import gc
 import importlib
 
 from pgflow_migrate.upgrade import script
@@ -18,3 +19,4 @@ for name in (
 ):
     importlib.import_module(name)
 script.upgrade_script("0.15.0", Fence())  # loads Alembic's environment and the revisions
+gc.freeze()  # or the first collection of every client would copy all of this
