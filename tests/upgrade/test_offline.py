@@ -217,14 +217,17 @@ def test_what_is_refused_changes_nothing(
         assert (done.returncode, len(told)) == (3, 1)
 
 
-def test_a_release_that_nothing_records_is_refused_by_what_is_missing(
-    database_at: Callable[[str], str], unchanged: Unchanged
+@pytest.mark.parametrize(("there", "wanted"), [("core_0_15_0", "0.16.0"), ("core_0_16_0", "0.15.1")])
+def test_another_release_is_refused_also_when_nothing_is_recorded(
+    database_at: Callable[[str], str], unchanged: Unchanged, there: str, wanted: str
 ) -> None:
-    dsn = database_at("core_0_15_0")
+    dsn = database_at(there)
     run(dsn, "drop schema pgflow_migrate cascade")
-    with unchanged(dsn), pytest.raises(psycopg.Error) as caught:
-        run(dsn, upgrade_script("0.16.0", AMONG_WORKERS))
-    assert caught.value.sqlstate == "42883"
+    with unchanged(dsn), pytest.raises(psycopg.errors.RaiseException) as caught:
+        run(dsn, upgrade_script(wanted, AMONG_WORKERS))
+    assert caught.value.diag.message_primary == (
+        f"this script starts from revision core_{wanted.replace('.', '_')}, but the database is of another release"
+    )
 
 
 def test_live_workers_can_be_overruled_in_the_script_too(

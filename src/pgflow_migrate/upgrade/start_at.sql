@@ -17,6 +17,11 @@ begin
   end if;
   select coalesce(array_agg(v.version_num::text), '{}') into recorded from pgflow_migrate.alembic_version v;
   if recorded = '{}' then
+    -- 0.16.0 dropped the third argument of the workers' start-up call.
+    if (wanted = 'core_0_16_0') <> (to_regprocedure('pgflow.ensure_flow_compiled(text, jsonb)') is not null) then
+      raise exception 'this script starts from revision %, but the database is of another release', wanted
+        using hint = 'pgflow-migrate status says which. Make a script that starts from there: --from.';
+    end if;
     insert into pgflow_migrate.alembic_version (version_num) values (wanted);
   elsif recorded <> array[wanted] then
     raise exception 'this script starts from revision %, but the database is at %',
