@@ -6,15 +6,20 @@ import json
 import multiprocessing
 import os
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing import connection
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
 PATIENCE = 60.0
 """Seconds within which a command has to end."""
+
+# A process that starts asks after all others, and of two threads that ask after the same one, one is told 255.
+_turn = threading.Lock()
 
 _processes = multiprocessing.get_context("forkserver")
 _processes.set_forkserver_preload(["tests.faults.warm"])
@@ -59,12 +64,15 @@ class Client:
         Raises:
             TimeoutError: it does not end.
         """
-        self.process.join(PATIENCE)
-        if self.process.exitcode is None:
+        if not connection.wait([self.process.sentinel], PATIENCE):
             raise TimeoutError("the client does not end")
+        with _turn:
+            self.process.join()
+            code = self.process.exitcode
+        assert code is not None
         out = (self._folder / "out").read_text(encoding="utf-8")
         err = (self._folder / "err").read_text(encoding="utf-8")
-        return Said(self.process.exitcode, json.loads(out) if out else None, err)
+        return Said(code, json.loads(out) if out else None, err)
 
 
 @contextmanager
@@ -73,13 +81,15 @@ def upgrading(dsn: str) -> Iterator[Client]:
     with tempfile.TemporaryDirectory() as folder:
         arguments = ["upgrade", "--dsn", dsn, "--format", "json"]
         process = _processes.Process(target=_run, args=(arguments, folder))
-        process.start()
+        with _turn:
+            process.start()
         try:
             yield Client(process, Path(folder))
         finally:
-            process.kill()
-            process.join()
-            process.close()
+            with _turn:
+                process.kill()
+                process.join()
+                process.close()
 
 
 def _run(arguments: list[str], folder: str) -> None:

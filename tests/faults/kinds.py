@@ -105,7 +105,9 @@ def _kill_server(scene: Scene) -> Verdict:
 
 
 def _terminate_client(scene: Scene) -> Verdict:
-    scene.client.process.terminate()
+    pid = scene.client.process.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGTERM)
     # It cancels what it believes to be running, and waits for the answer, which therefore has to go on.
     if not scene.line.cancelled.wait(PATIENCE):
         scene.failure = "the client did not cancel"
@@ -113,8 +115,10 @@ def _terminate_client(scene: Scene) -> Verdict:
 
 
 def _kill_client(scene: Scene) -> Verdict:
-    scene.client.process.kill()
-    scene.client.process.join(PATIENCE)
+    pid = scene.client.process.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    _wait_until_gone([pid])
     return Verdict.HANG_UP
 
 
