@@ -18,7 +18,7 @@ from typing import Any
 PATIENCE = 60.0
 """Seconds within which a command has to end."""
 
-# A process that starts asks after all others, and of two threads that ask after the same one, one is told 255.
+# Starting a process asks after all others, and of two threads that ask after the same one, one is told 255.
 _turn = threading.Lock()
 
 _processes = multiprocessing.get_context("forkserver")
