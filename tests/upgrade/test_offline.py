@@ -223,10 +223,11 @@ def test_another_release_is_refused_also_when_nothing_is_recorded(
 ) -> None:
     dsn = database_at(there)
     run(dsn, "drop schema pgflow_migrate cascade")
+    revision = f"core_{wanted.replace('.', '_')}"
     with unchanged(dsn), pytest.raises(psycopg.errors.RaiseException) as caught:
         run(dsn, upgrade_script(wanted, AMONG_WORKERS))
     assert caught.value.diag.message_primary == (
-        f"this script starts from revision core_{wanted.replace('.', '_')}, but the database is of another release"
+        f"this script starts from revision {revision}, but the database is of another release"
     )
 
 
