@@ -55,8 +55,8 @@ def populate(db: Connection) -> None:
     for step in STEPS:
         db.execute("select pgflow.add_step('f', %s, step_type => 'map')", (f"is_{step}",))
     db.execute(
-        "insert into pgflow.workers (worker_id, queue_name, function_name)"
-        " values ('00000000-0000-4000-8000-00000000000a', 'f', 'fn')"
+        "insert into pgflow.workers (worker_id, queue_name, function_name, stopped_at)"
+        " values ('00000000-0000-4000-8000-00000000000a', 'f', 'fn', now())"
     )
     db.execute(
         """
