@@ -22,7 +22,7 @@ def upgrade() -> None:
     run_sql(revision, "function_bodies_unchecked")
     run_folder(revision, "functions")
     run_sql(revision, "function_bodies_checked", "new_functions")
-    run_sql(revision, "invariants", "verify")
+    run_sql(revision, "invariants", "verify", "snapshots")
 
 
 def downgrade() -> None:

@@ -74,6 +74,7 @@ begin
       -- A rewritten table is empty in a snapshot from before: whoever reads on in such a transaction (pg_dump, waiting
       -- for its locks behind us, or REPEATABLE READ) would take that for the truth. Who has already read one of the
       -- tables holds a lock on it, and has been waited for.
+      perform pg_stat_clear_snapshot();  -- else every try sees what the first one saw
       select string_agg(format('%s (%s)', a.pid, a.application_name), ', ' order by a.pid) into old_snapshots
       from pg_catalog.pg_stat_activity a
       where a.datname = current_database()

@@ -249,13 +249,14 @@ begin
 
   -- Messages: each has one task. Two tasks with one message are what the unique index keeps out. --------------
 
-  ids_are_unique := exists (
-    select
-    from pg_index i
-    join pg_class c on c.oid = i.indexrelid
-    join pg_namespace n on n.oid = c.relnamespace
-    where n.nspname = 'pgflow' and c.relname = 'step_tasks_queue_message_key' and i.indisunique and i.indisvalid
-      and pg_get_indexdef(i.indexrelid) like '% USING btree (queue_name, message_id)% WHERE (message_id IS NOT NULL)'
+  -- Not over all of pg_index: reading a definition locks the index's table, and that may be anybody's.
+  select i.indisunique and i.indisvalid into ids_are_unique
+  from pg_index i
+  where i.indexrelid = to_regclass('pgflow.step_tasks_queue_message_key');
+  ids_are_unique := coalesce(
+    ids_are_unique and pg_get_indexdef(to_regclass('pgflow.step_tasks_queue_message_key'))
+      like '% USING btree (queue_name, message_id)% WHERE (message_id IS NOT NULL)',
+    false
   );
 
   if not ids_are_unique then

@@ -14,6 +14,7 @@ from alembic.script import ScriptDirectory
 from psycopg.rows import dict_row
 
 from pgflow_migrate import database, resources
+from pgflow_migrate.audit.script import SETTINGS
 from pgflow_migrate.errors import PgflowMigrateError
 from pgflow_migrate.releases import catalogue, identify
 from pgflow_migrate.releases.catalogue import Catalogue
@@ -25,8 +26,6 @@ from pgflow_migrate.verify.violations import Looked, Verification, Violation
 
 _REVISION = "queue_identity"
 _OPERATION = Path(__file__).with_name("operation.sql")
-
-_BOUND_WAIT = "set local lock_timeout = '5s'"
 
 # What the SQL reads. A database that lacks any of it cannot be judged.
 _READ = {
@@ -77,8 +76,7 @@ def verify(dsn: str) -> Verification:
     with database.connect(dsn, read_only=True) as connection:
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         with _explained():
-            connection.execute(database.PIN_SEARCH_PATH)
-            connection.execute(_BOUND_WAIT)
+            connection.execute(SETTINGS.encode())
             return _verify(connection)
 
 
