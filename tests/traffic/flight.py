@@ -21,7 +21,7 @@ from pgflow_migrate.upgrade.session import AMONG_WORKERS
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 PATIENCE = 30.0
-LAST_FILE = "verify.sql"
+LAST_FILE = "snapshots.sql"
 BLOCKED = """
 select pg_blocking_pids(%s) && array(
   select pid from pg_stat_activity
