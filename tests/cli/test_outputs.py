@@ -74,7 +74,7 @@ def test_an_upgrade_that_cannot_be_reported_is_committed_and_told_on_stderr(
     assert done.returncode == EXIT_OK, done.stderr
     assert version(dsn) == "queue_identity"
     told = done.stderr.splitlines()
-    assert told[-3].startswith("Upgraded from 0.16.0 to queue_identity in ")
+    assert told[-4].startswith("Upgraded from 0.16.0 to queue_identity in ")
     assert told[-1] == f"The output could not be written: {reason}."
 
 
@@ -91,7 +91,7 @@ def test_progress_that_nobody_hears_ends_no_upgrade(database_at: Callable[[str],
             done = run(*arguments, stderr=full)
     assert done.returncode == EXIT_OK
     assert done.stdout.startswith("Upgraded from 0.15.1 to queue_identity in ")
-    assert len(done.stdout.splitlines()) == 2
+    assert len(done.stdout.splitlines()) == 3
     assert version(dsn) == "queue_identity"
 
 
@@ -99,7 +99,8 @@ def test_an_error_keeps_its_exit_code(database_at: Callable[[str], str]) -> None
     dsn = database_at("core_0_16_0")
     with psycopg.connect(dsn) as holder:
         holder.execute("lock table pgflow.runs in row exclusive mode")
-        options = ("upgrade", "--dsn", dsn, "--lock-timeout", "100ms", "--format", "json")
+        bounds = ("--lock-timeout", "100ms", "--max-wait", "100ms")
+        options = ("upgrade", "--dsn", dsn, *bounds, "--format", "json")
         for stream in ("stdout", "stderr"):
             done = run_with_nobody_reading(*options, stream=stream)
             assert done.returncode == EXIT_FENCE

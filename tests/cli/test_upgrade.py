@@ -30,10 +30,11 @@ def execute(dsn: str, statement: str) -> None:
 def test_it_upgrades_and_tells_progress_on_stderr(database_at: Callable[[str], str], invoke: Invoke) -> None:
     result = invoke("upgrade", "--dsn", database_at("core_0_15_1"))
     assert result.exit_code == EXIT_OK
-    summary, rows = result.stdout.splitlines()
+    summary, rows, locked = result.stdout.splitlines()
     assert summary.startswith("Upgraded from 0.15.1 to queue_identity in ")
     assert summary.endswith(" s, committed.")
     assert rows == "Rows that got their queue's name: 0 in pgflow.steps, 0 in pgflow.step_tasks."
+    assert re.fullmatch(r"Others were locked out for \d+\.\d s\.", locked)
     assert re.sub(r"\d+\.\d\d s", "N s", result.stderr).splitlines() == [
         "Found 0.15.1 (recorded).",
         "core_0_16_0 (1 of 2)",
@@ -65,6 +66,8 @@ def test_a_second_upgrade_says_that_it_is_done(database_at: Callable[[str], str]
         "applied": [],
         "already_current": True,
         "backfilled": None,
+        "locked_seconds": None,
+        "dry_run": False,
     }
 
 
@@ -140,7 +143,9 @@ def test_a_lock_that_is_not_had_is_exit_4_and_names_who_has_it(
     dsn = database_at("core_0_16_0")
     with psycopg.connect(dsn, application_name="a worker") as holder:
         holder.execute("lock table pgflow.runs in row exclusive mode")
-        result = invoke("upgrade", "--dsn", dsn, "--lock-timeout", "200ms", "--format", "json")
+        result = invoke(
+            "upgrade", "--dsn", dsn, "--lock-timeout", "200ms", "--max-wait", "200ms", "--format", "json"
+        )
         pid = holder.info.backend_pid
     document = json.loads(result.stdout)
     assert result.exit_code == document["exit_code"] == EXIT_FENCE

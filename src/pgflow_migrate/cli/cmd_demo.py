@@ -98,8 +98,10 @@ class _Narrator:
 
     def progress(self, event: Event) -> None:
         from pgflow_migrate.cli import progress
-        from pgflow_migrate.upgrade.progress import FileStarted, RevisionApplied
+        from pgflow_migrate.upgrade.progress import FileDone, FileStarted, RevisionApplied
 
+        if isinstance(event, FileDone):
+            return
         if isinstance(event, FileStarted) and event.file.startswith("functions/"):
             self._functions.add(event.file)
             return
