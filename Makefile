@@ -6,7 +6,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 WORKERS ?= 2
 
-.PHONY: demo test lint types tests benchmark benchmark-claims audits clean
+.PHONY: demo test lint types tests faults benchmark benchmark-claims audits clean
 
 demo: .venv/.embedded
 	$(BIN)/pgflow-migrate demo
@@ -22,6 +22,9 @@ types: .venv/.dev
 
 tests: .venv/.dev
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
+
+faults: .venv/.dev
+	$(BIN)/python -m tests.faults.matrix $(FAULTS_ARGS)
 
 benchmark: .venv/.dev
 	$(BIN)/python benchmarks/upgrade.py $(BENCHMARK_ARGS)

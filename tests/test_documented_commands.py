@@ -67,6 +67,9 @@ RUNS = {
         "alembic -c \"$(python -c 'from pgflow_migrate import resources; print(resources.alembic_ini())')\""
         ' -x dsn="$PGFLOW_DSN" current'
     ): Run(at="queue_identity", says="queue_identity (head)"),
+    "make faults": Run(
+        says=": 0 red,", with_arguments="FAULTS_ARGS='--phase index --kind connection --jobs 1'"
+    ),
     "make benchmark": Run(
         says="pgflow-migrate upgrade", with_arguments="BENCHMARK_ARGS='--tasks 2000 --flows 5 --messages 500'"
     ),

@@ -15,7 +15,7 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 from tests.faults.boundaries import Boundary, enumerate_boundaries
 from tests.faults.client import Said, upgrading
-from tests.faults.kinds import PATIENCE, Kind, Scene
+from tests.faults.kinds import PATIENCE, Kind, Scene, wait_until_reaped
 from tests.faults.line import Line, Verdict
 
 from pgflow_migrate.replay import signature
@@ -172,6 +172,9 @@ class Ground:
             said = client.said()
         if kind.restarts:
             self.server.crash()
+        if not kind.kills:
+            # Before that a server that is about to recover from the session's crash still lets us in.
+            wait_until_reaped(line.backend)
         self._wait_until_it_answers()
         failure = scene.failure
         if not line.stopped.is_set():

@@ -6,6 +6,7 @@ process is refused more disk. Linux only.
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import subprocess
@@ -54,6 +55,7 @@ class Kind:
         may_miss: whether the upgrade may end well, since the fault strikes only what needs the resource.
         away: whether the server may be out of reach when the client asks what became of its COMMIT.
         goes_on: whether what the client has sent arrives all the same.
+        kills: whether it ends the whole server.
         silent: whether the client cannot say anything.
         restarts: whether the server has to be started again afterwards.
     """
@@ -64,6 +66,7 @@ class Kind:
     may_miss: bool = False
     away: bool = False
     goes_on: bool = False
+    kills: bool = False
     silent: bool = False
     restarts: bool = False
 
@@ -137,8 +140,20 @@ def _fill_disk(scene: Scene) -> Verdict:
 
 KINDS = (
     Kind("backend", "pg_terminate_backend() on the upgrade's session", _terminate_backend),
-    Kind("server", "kill -9 of the whole server, back before the client asks", _kill_server_and_restart),
-    Kind("server away", "kill -9 of the whole server, back later", _kill_server, away=True, restarts=True),
+    Kind(
+        "server",
+        "kill -9 of the whole server, back before the client asks",
+        _kill_server_and_restart,
+        kills=True,
+    ),
+    Kind(
+        "server away",
+        "kill -9 of the whole server, back later",
+        _kill_server,
+        kills=True,
+        away=True,
+        restarts=True,
+    ),
     Kind("sigterm", "SIGTERM to the client", _terminate_client, goes_on=True),
     Kind("sigkill", "SIGKILL to the client", _kill_client, silent=True),
     Kind("connection", "the TCP connection is reset at both ends", _reset_connection),
@@ -153,13 +168,22 @@ KINDS = (
 """All kinds, the cheapest first."""
 
 
+def wait_until_reaped(pid: int) -> None:
+    """Until the parent of a process knows that it has ended: a postmaster then knows of a crash, too."""
+    _wait_while(lambda: Path(f"/proc/{pid}").exists(), pid)
+
+
 def _wait_until_gone(pids: Iterable[int]) -> None:
-    deadline = time.monotonic() + PATIENCE
     for pid in pids:
-        while _runs(pid):
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"process {pid} does not end")
-            time.sleep(0.005)
+        _wait_while(functools.partial(_runs, pid), pid)
+
+
+def _wait_while(runs: Callable[[], bool], pid: int) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while runs():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"process {pid} does not end")
+        time.sleep(0.005)
 
 
 def _runs(pid: int) -> bool:

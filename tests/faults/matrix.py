@@ -209,9 +209,7 @@ def document(result: Result) -> dict[str, Any]:
 )
 @click.option("--kind", "names", multiple=True, type=click.Choice([kind.name for kind in KINDS]))
 @click.option("--phase", "phases", multiple=True, help="Only boundaries of this phase; may be repeated.")
-@click.option(
-    "--each", is_flag=True, help="Run the next upgrade to its end after every fault; twice as long."
-)
+@click.option("--each", is_flag=True, help="Run the next upgrade to its end after every fault.")
 def main(format_: str, jobs: int, names: tuple[str, ...], phases: tuple[str, ...], each: bool) -> None:
     """Break an upgrade at every statement boundary, in every way."""
     kinds = [kind for kind in KINDS if not names or kind.name in names]
