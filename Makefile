@@ -6,7 +6,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 WORKERS ?= 2
 
-.PHONY: demo test lint types tests faults benchmark benchmark-claims audits clean
+.PHONY: demo test lint types tests faults traffic benchmark benchmark-claims audits clean
 
 demo: .venv/.embedded
 	$(BIN)/pgflow-migrate demo
@@ -25,6 +25,9 @@ tests: .venv/.dev
 
 faults: .venv/.dev
 	$(BIN)/python -m tests.faults.matrix $(FAULTS_ARGS)
+
+traffic: .venv/.dev
+	PGFLOW_MIGRATE_TRAFFIC_UPGRADES=50 $(BIN)/python -m pytest tests/traffic/test_traffic.py -q -s
 
 benchmark: .venv/.dev
 	$(BIN)/python benchmarks/upgrade.py $(BENCHMARK_ARGS)
