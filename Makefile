@@ -4,7 +4,7 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-WORKERS ?= 2
+WORKERS ?= 3
 
 .PHONY: demo test lint types tests faults traffic benchmark benchmark-claims audits clean
 
@@ -21,7 +21,7 @@ types: .venv/.dev
 	$(BIN)/mypy
 
 tests: .venv/.dev
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 faults: .venv/.dev
 	$(BIN)/python -m tests.faults.matrix $(FAULTS_ARGS)

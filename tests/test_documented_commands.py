@@ -58,7 +58,9 @@ RUNS = {
     'pgflow-migrate worker --dsn "$PGFLOW_DSN" --flow flows:orders --until-idle 2': Run(
         at="queue_identity", says="has left (idle)", flows="docs/worker.md"
     ),
-    "pgflow-migrate replay --server embedded:16 --format junit": Run(says='failures="0"'),
+    "pgflow-migrate replay --server embedded:16 --format junit": Run(
+        says='failures="0"', with_arguments="--scenario 'queue_*'"
+    ),
     "PGFLOW_MIGRATE_TEST_SERVER=embedded:16 make tests": Run(
         says="1 passed",
         with_arguments="WORKERS=0 PYTEST_ARGS='tests/queue_identity/test_result.py -k second_upgrade'",

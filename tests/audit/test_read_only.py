@@ -6,6 +6,7 @@ import importlib.util
 import shutil
 import subprocess
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -184,11 +185,27 @@ def test_it_does_not_wait_for_long(database: Database, connect: Callable[[str], 
     assert len(run_audit(database).blocking) == 8
 
 
-def test_a_timeout_of_the_server_is_an_error_in_words(database: Database) -> None:
-    database.execute("set statement_timeout = '1ms'")
-    with pytest.raises(PgflowMigrateError, match=r"The server ended the audit: .*statement timeout.*57014"):
-        run_audit(database)
+def test_an_administrator_who_ends_it_gets_an_error_in_words(
+    database: Database, connect: Callable[[str], Database]
+) -> None:
+    other = connect(database.info.dsn)
+    with ThreadPoolExecutor() as pool, other.transaction():
+        other.execute("lock table pgmq.q_orders in access exclusive mode")
+        auditing = pool.submit(run_audit, database)
+        while not other.execute(
+            "select pg_cancel_backend(%(pid)s) where cardinality(pg_blocking_pids(%(pid)s)) > 0",
+            {"pid": database.info.backend_pid},
+        ).fetchall():
+            assert not auditing.done()
+        with pytest.raises(PgflowMigrateError, match=r"The server ended the audit: .*user request.*57014"):
+            auditing.result()
     assert database.info.transaction_status == TransactionStatus.IDLE
+
+
+def test_limits_for_ordinary_statements_do_not_end_it(database: Database) -> None:
+    database.execute("set statement_timeout = '1ms'")
+    assert len(run_audit(database).blocking) == 8
+    assert database.execute("show statement_timeout").fetchall() == [{"statement_timeout": "1ms"}]
 
 
 def test_pasted_as_one_text_it_returns_its_rows(database: Database) -> None:

@@ -94,7 +94,7 @@ def test_a_script_bounds_its_wait_for_locks(
     database_at: Callable[[str], str], script: Callable[..., str], unchanged: Unchanged, holding: Holding
 ) -> None:
     dsn = database_at("core_0_16_0")
-    made = script("core_0_16_0:head", "-x", "lock_timeout=200ms")
+    made = script("core_0_16_0:head", "-x", "lock_timeout=200ms", "-x", "max_wait=200ms")
     with (
         unchanged(dsn),
         holding(dsn, "lock table pgflow.runs in row exclusive mode"),
