@@ -75,6 +75,10 @@ RUNS = {
     "make benchmark": Run(
         says="pgflow-migrate upgrade", with_arguments="BENCHMARK_ARGS='--tasks 2000 --flows 5 --messages 500'"
     ),
+    "make benchmark-claims": Run(
+        says="against its own history",
+        with_arguments="BENCHMARK_ARGS='--runs 40 --slices 2 --history 200 --small-history 100'",
+    ),
     'alembic -x dsn="$PGFLOW_DSN" upgrade head': Run(at="core_0_16_0", says="queue_identity"),
 }
 
