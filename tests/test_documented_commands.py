@@ -48,7 +48,9 @@ RUNS = {
     'pgflow-migrate status --dsn "$PGFLOW_DSN"': Run(at="queue_identity", says="queue_identity"),
     'pgflow-migrate verify --dsn "$PGFLOW_DSN"': Run(at="queue_identity", says="All 16 invariants hold"),
     'pgflow-migrate prune-helper --dsn "$PGFLOW_DSN"': Run(at="queue_identity", says="not installed"),
-    'pgflow-migrate prune-helper --sql | psql "$PGFLOW_DSN"': Run(at="queue_identity", says="DO"),
+    'pgflow-migrate prune-helper --sql | psql "$PGFLOW_DSN" -X -v ON_ERROR_STOP=1': Run(
+        at="queue_identity", says="DO"
+    ),
     'pgflow-migrate worker --dsn "$PGFLOW_DSN" --flow flows:orders': Run(
         at="queue_identity",
         says="flow orders compiled",

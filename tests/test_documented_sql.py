@@ -15,9 +15,9 @@ BLOCK = re.compile(r"^( *)```sql\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 WORKER = "00000000-0000-0000-0000-000000000001"
 
 REGISTERED = """
-  select pgflow.track_worker_function('order_worker');
+  select pgflow.track_worker_function('orders-worker');
   insert into pgflow.workers (worker_id, function_name, queue_name)
-  values ('00000000-0000-0000-0000-000000000001', 'order_worker', 'orders');
+  values ('00000000-0000-0000-0000-000000000001', 'orders-worker', 'orders');
 """
 
 Connection = psycopg.Connection[dict[str, Any]]
@@ -42,7 +42,7 @@ def test_the_window_puts_workers_and_cron_jobs_to_rest(
     session = connect(database_at("core_0_16_0"))
     session.execute(REGISTERED)
     disable, deprecate, rest, who = statements("upgrade.md", "The window")
-    assert session.execute(disable).fetchall() == [{"function_name": "order_worker"}]
+    assert session.execute(disable).fetchall() == [{"function_name": "orders-worker"}]
     session.execute(deprecate)
     session.execute(rest)
     assert job_activity(session) == {
@@ -61,7 +61,7 @@ def test_afterwards_they_are_woken(
 ) -> None:
     session = connect(database_at("queue_identity"))
     session.execute(
-        "insert into pgflow.worker_functions (function_name, enabled) values ('order_worker', false)"
+        "insert into pgflow.worker_functions (function_name, enabled) values ('orders-worker', false)"
     )
     session.execute(statements("upgrade.md", "The window")[2])
     enable, wake = statements("upgrade.md", "After")

@@ -17,7 +17,7 @@ from pgflow_migrate.errors import EXIT_BLOCKED, EXIT_COULD_NOT_RUN, EXIT_OK, EXI
 if TYPE_CHECKING:
     from tests.prune_helper.conftest import StandIn, World
 
-INSTALL = 'pgflow-migrate prune-helper --sql | psql "$PGFLOW_DSN"'
+INSTALL = 'pgflow-migrate prune-helper --sql | psql "$PGFLOW_DSN" -X -v ON_ERROR_STOP=1'
 
 
 @pytest.fixture(autouse=True)

@@ -26,7 +26,7 @@ _KINDS = {
     "queue-aware": "the queue-aware one of this pgflow-migrate",
 }
 
-_INSTALL = 'pgflow-migrate prune-helper --sql | psql "$PGFLOW_DSN"'
+_INSTALL = 'pgflow-migrate prune-helper --sql | psql "$PGFLOW_DSN" -X -v ON_ERROR_STOP=1'
 
 _DERIVES_QUEUES = "It derives queues from flows, and so works while every flow uses its default queue."
 _FAILS = "It removes no messages, and fails where an old run has unfinished tasks."
@@ -89,7 +89,7 @@ def prune_helper(ctx: click.Context, dsn: str | None, format_: str, sql: bool) -
 
     \b
     pgflow-migrate prune-helper --dsn service=production
-    pgflow-migrate prune-helper --sql | psql service=production
+    pgflow-migrate prune-helper --sql | psql service=production -X -v ON_ERROR_STOP=1
     """
     from pgflow_migrate import prune_helper as library
 

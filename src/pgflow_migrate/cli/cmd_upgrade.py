@@ -70,8 +70,9 @@ def upgrade(
     """Upgrade a database to queue identity, in one transaction.
 
     A database of a known release is upgraded from there; one without pgflow is refused. When anything fails,
-    or Ctrl-C or SIGTERM ends it (exit 1), everything is rolled back and the database is as it was. Take a
-    backup first: there is no downgrade.
+    or Ctrl-C or SIGTERM ends it (exit 1), everything is rolled back and the database is as it was. (Only when
+    the connection is lost during COMMIT may it be done all the same; the error says so, and status tells.)
+    Take a backup first: there is no downgrade.
 
     \b
     pgflow-migrate upgrade --dsn postgresql://postgres@db.example/app --max-wait 2min

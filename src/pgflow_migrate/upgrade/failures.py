@@ -48,7 +48,8 @@ with owned as (
   where p.pronamespace = (select n.oid from pg_catalog.pg_namespace n where n.nspname = 'pgflow')
 )
 select current_user::text as role, pg_catalog.pg_get_userbyid(o.owner)::text as owner,
-  pg_catalog.pg_has_role(o.owner, 'member') as member
+  pg_catalog.pg_has_role(o.owner, 'member') as member,
+  (select r.rolsuper from pg_catalog.pg_roles r where r.oid = o.owner) as superuser
 from owned o
 where not pg_catalog.pg_has_role(o.owner, 'usage')
 group by o.owner
@@ -207,8 +208,10 @@ def _not_entitled(error: psycopg.Error, at: str, dsn: str) -> PgflowMigrateError
     way = (
         f"add options='-c role={owner}' to the connection string (it is a member of that role)"
         if others[0]["member"]
-        else f'connect as "{owner}", or grant it: grant "{owner}" to "{role}"'
+        else f'connect as "{owner}"'
     )
+    if not others[0]["member"] and not others[0]["superuser"]:  # nobody is to be made a superuser by the way
+        way += f', or grant it: grant "{owner}" to "{role}"'
     also = "".join(f', "{other["owner"]}"' for other in others[1:])
     return PgflowMigrateError(
         f'Role "{role}" may not change schema pgflow, which is owned by "{owner}"{also} ({_text(error)}).',

@@ -26,7 +26,10 @@ begin
   elsif recorded <> array[wanted] then
     raise exception 'this script starts from revision %, but the database is at %',
       wanted, array_to_string(recorded, ', ')
-      using hint = 'Make a script that starts from where the database is.';
+      using hint = case
+        when 'queue_identity' = any (recorded) then 'The database is upgraded already: there is nothing to do.'
+        else 'Make a script that starts from where the database is.'
+      end;
   end if;
 end;
 $start$;

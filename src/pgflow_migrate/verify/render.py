@@ -30,7 +30,7 @@ def verdict(found: Verification) -> str:
     stand = (
         f"All {len(CHECKS)} invariants hold"
         if not broken
-        else f"{broken} of {len(CHECKS)} invariants do not hold"
+        else f"{broken} of {len(CHECKS)} invariants {'does' if broken == 1 else 'do'} not hold"
     )
     at = f"{found.taken_at:%Y-%m-%d %H:%M:%S %Z}"
     return f"{stand} in database {printable(found.database)} at {at} ({things})."

@@ -97,5 +97,14 @@ def _refusal(error: psycopg.Error, flow: Flow) -> PgflowMigrateError | None:
     kind = (
         HandshakeError if refused_state or isinstance(error, psycopg.IntegrityError) else PgflowMigrateError
     )
-    hint = " ".join((error.diag.message_hint or "").split())
+    hint = " ".join((error.diag.message_hint or "").split()) or _remedy(error)
     return kind(f'Flow "{flow.slug}" could not be compiled: {describe(error)}.', hint)
+
+
+def _remedy(error: psycopg.Error) -> str:
+    """What to do about an error that PostgreSQL has no hint for."""
+    if error.diag.constraint_name == "flows_slug_case_insensitive_key":
+        return "There is a flow whose slug differs in case only: spell it as pgflow.flows does."
+    if isinstance(error, psycopg.errors.InsufficientPrivilege):
+        return "docs/worker.md lists a worker's rights; a new flow is compiled by the owner of schema pgflow."
+    return ""
