@@ -18,6 +18,7 @@ from pgflow_migrate.upgrade.session import Fence
 
 _BACKFILLING = "queue_identity"
 _FENCE = "fence.sql"
+_PATIENCE = 5.0  # seconds to find out what became of a COMMIT
 
 
 @dataclass(frozen=True)
@@ -180,12 +181,18 @@ def _outcome(dsn: str, transaction: int | None) -> str:
     """``committed``, ``aborted`` or ``unknown``. A transaction without an id has changed nothing."""
     if transaction is None:
         return "aborted"
+    give_up_at = time.monotonic() + _PATIENCE
     try:
-        with database.connect(dsn, read_only=True) as connection:
-            row = connection.execute("select pg_catalog.txid_status(%s)", (transaction,)).fetchone()
+        with database.connect(dsn, read_only=True, autocommit=True) as connection:
+            while True:
+                row = connection.execute("select pg_catalog.txid_status(%s)", (transaction,)).fetchone()
+                status = str(row[0]) if row else "unknown"
+                # The server may not have come to our COMMIT, or to the end of our connection, yet.
+                if status != "in progress" or time.monotonic() > give_up_at:
+                    return status
+                time.sleep(0.05)
     except (psycopg.Error, PgflowMigrateError):
         return "unknown"
-    return str(row[0]) if row else "unknown"
 
 
 def _who(interrupt: KeyboardInterrupt) -> str:

@@ -98,8 +98,15 @@ class Actor:
                 self._met(error)
 
     def tell(self, key: Key, result: Any) -> None:
-        """Call back until the answer arrives."""
-        self.insist(lambda: report(self.connection, key, result))
+        """Call back until the answer arrives. Each call may count: another claim may have come in between."""
+
+        def send() -> None:
+            if result is None:
+                with self.books.lock:
+                    self.books.failures[key] += 1
+            report(self.connection, key, result)
+
+        self.insist(send)
 
     def _met(self, error: psycopg.OperationalError) -> None:
         # 57P01: terminated by an administrator. Without a SQLSTATE: the connection was lost otherwise.
@@ -243,9 +250,7 @@ class Worker(Actor):
             return
         result = None if flow.fails(task["step_slug"], self.rng) else output(task["step_slug"], self.rng)
         with self.books.lock:
-            if result is None:
-                self.books.failures[key] += 1
-            else:
+            if result is not None:
                 self.books.outputs[key].append(result)
             if dice < 0.04:
                 self.books.late.append((key, result))
@@ -305,9 +310,7 @@ class Recovery(Actor):
             result = output(task["step_slug"], self.rng) if self.rng.random() < 0.5 else None
             with self.books.lock:
                 self.books.faults["given up"] += 1
-                if result is None:
-                    self.books.failures[key] += 1
-                else:
+                if result is not None:
                     self.books.outputs[key].append(result)
             self.tell(key, result)
         self.stop.wait(0.05)
