@@ -79,6 +79,24 @@ def test_it_holds_the_documented_locks_and_no_other(dsn: str, connect: Callable[
     assert advisory == {"n": 1}
 
 
+def test_looking_for_live_workers_leaves_no_lock_that_the_fence_would_have_to_upgrade(
+    dsn: str, connect: Callable[[str], Connection]
+) -> None:
+    session = connect(dsn)
+    looking = (resources.revision_sql("queue_identity") / "live_workers.sql").read_text(encoding="utf-8")
+    with session.transaction():
+        session.execute(looking.encode())
+        held = session.execute(
+            """
+            select c.relname
+            from pg_locks l
+            join pg_class c on c.oid = l.relation
+            where l.pid = pg_backend_pid() and c.relnamespace = 'pgflow'::regnamespace and c.relkind = 'r'
+            """
+        ).fetchall()
+    assert held == []
+
+
 def test_settings_go_with_the_transaction(dsn: str, connect: Callable[[str], Connection]) -> None:
     session = connect(dsn)
     with session.transaction():

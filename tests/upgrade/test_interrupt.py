@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 
 import psycopg
@@ -16,6 +17,7 @@ import pytest
 from pgflow_migrate.errors import EXIT_COULD_NOT_RUN
 from pgflow_migrate.replay.templates import Templates
 from pgflow_migrate.servers import Server, open_server
+from pgflow_migrate.upgrade import run
 
 Holding = Callable[[str, str], AbstractContextManager[int]]
 Unchanged = Callable[[str], AbstractContextManager[None]]
@@ -144,3 +146,19 @@ def test_a_lost_connection_is_no_failure_when_the_commit_took_effect(stuck: str)
     out, err = process.communicate(timeout=30)
     assert process.returncode == 0, err
     assert out.startswith("Upgraded from 0.16.0 to queue_identity in ")
+
+
+@pytest.mark.parametrize(("end", "outcome"), [("commit", "committed"), ("rollback", "aborted")])
+def test_a_verdict_is_waited_for_while_the_server_has_not_decided(
+    database_at: Callable[[str], str], end: str, outcome: str
+) -> None:
+    dsn = database_at("")
+    with psycopg.connect(dsn, autocommit=True) as deciding, ThreadPoolExecutor() as pool:
+        deciding.execute("begin")
+        row = deciding.execute("select txid_current()").fetchone()
+        assert row is not None
+        asking = pool.submit(run._outcome, dsn, row[0])
+        wait_until(dsn, "exists (select from ours where query ~ 'txid_status')")
+        assert not asking.done()
+        deciding.execute(end.encode())
+        assert asking.result(30) == outcome

@@ -13,6 +13,7 @@ TASK = {
     "run_id": RUN,
     "step_slug": "load",
     "task_index": 0,
+    "attempt": 2,
     "msg_id": "9007199254740993",
     "queue_name": "orders",
     "input": {"a": [1]},
@@ -30,7 +31,7 @@ def test_a_claimed_batch_is_read_with_message_ids_as_text() -> None:
         "busy": ["14"],
         "foreign": ["15", "16"],
     }
-    task = ClaimedTask("Orders", RUN, "load", 0, "orders", "9007199254740993", {"a": [1]}, None)
+    task = ClaimedTask("Orders", RUN, "load", 0, 2, "orders", "9007199254740993", {"a": [1]}, None)
     assert claims.parse(answer) == Claimed("orders", (task,), ("13",), (), ("14",), ("15", "16"))
     assert str(task) == f"task Orders/load/0 of run {RUN} (queue orders, message 9007199254740993)"
 

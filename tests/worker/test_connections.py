@@ -204,13 +204,10 @@ def test_a_failure_whose_answer_was_lost_counts_once(bench: Bench, monkeypatch: 
             raise ValueError("once")
         return "done"
 
-    # With a delay, so that the repeated report comes before the next attempt of the same worker.
-    flow = plain(bench, handler, max_attempts=2, base_delay=1)
+    flow = plain(bench, handler, max_attempts=2, base_delay=0)
     run = bench.start(flow)
     callers = losing_the_answer(monkeypatch, "fail_task")
-    with bench.running(flow, **QUICK) as running:
-        bench.eventually(lambda: bench.run(run)["status"] == "completed", "the run")
-        summary = running.stop()
+    summary = bench.work_off(flow, **QUICK)
     assert (summary.completed, summary.failed, len(callers)) == (1, 1, 2)
     assert bench.task(run, "only")["attempts_count"] == 2
 

@@ -2,7 +2,7 @@
 --
 -- Adding the column as a stored generated column computes and validates it in the one rewrite that the table goes
 -- through; dropping the expression afterwards only touches the catalogue. An UPDATE would leave a dead version of
--- every row behind and write three times the WAL.
+-- every row behind and write several times the WAL.
 alter table pgflow.steps
   add column queue_name text not null generated always as (lower(flow_slug)) stored
     constraint queue_name_is_canonical check (queue_name ~ '^[a-z0-9_]{1,47}$');

@@ -11,10 +11,9 @@ import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg.rows import dict_row
 
-from pgflow_migrate import database
+from pgflow_migrate import database, reading
 from pgflow_migrate.audit import script
 from pgflow_migrate.audit.findings import AuditReport, Finding
-from pgflow_migrate.errors import PgflowMigrateError
 
 # The time as text, because psycopg reads timestamps in one DateStyle only.
 _FACTS = """
@@ -41,7 +40,7 @@ def run_audit(
         with database.connect(target, autocommit=True) as connection:
             return run_audit(connection, stock_prune_md5s=stock_prune_md5s)
     block = script.findings_block(stock_prune_md5s)
-    with _explained(), _transaction(target), target.cursor(row_factory=dict_row) as cursor:
+    with reading.explained("audit"), _transaction(target), target.cursor(row_factory=dict_row) as cursor:
         cursor.execute(block.encode())
         rows = cursor.execute(script.FETCH.encode()).fetchall()
         cursor.execute(script.CLOSE.encode())
@@ -72,27 +71,3 @@ def _transaction(connection: psycopg.Connection[Any]) -> Iterator[None]:
         with contextlib.suppress(psycopg.Error):
             connection.execute(script.ROLLBACK.encode())
             connection.autocommit = autocommit
-
-
-@contextlib.contextmanager
-def _explained() -> Iterator[None]:
-    try:
-        yield
-    except psycopg.errors.LockNotAvailable as error:
-        raise PgflowMigrateError(
-            f"The audit waited 5 s for a lock: {_text(error)}.",
-            "Another session holds it, an upgrade perhaps. Repeat when it has ended.",
-        ) from error
-    except psycopg.errors.UndefinedTable as error:
-        raise PgflowMigrateError(
-            f"A table went away while the audit read it: {_text(error)}.", "Repeat the audit."
-        ) from error
-    except psycopg.Error as error:
-        state = f" (SQLSTATE {error.sqlstate})" if error.sqlstate else ""
-        raise PgflowMigrateError(
-            f"The server ended the audit: {_text(error)}{state}.", "Nothing was changed; repeat it."
-        ) from error
-
-
-def _text(error: psycopg.Error) -> str:
-    return " ".join((error.diag.message_primary or str(error)).split()).rstrip(".")

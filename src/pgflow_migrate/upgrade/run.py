@@ -186,10 +186,11 @@ def _outcome(dsn: str, transaction: int | None) -> str:
         with database.connect(dsn, read_only=True, autocommit=True) as connection:
             while True:
                 row = connection.execute("select pg_catalog.txid_status(%s)", (transaction,)).fetchone()
-                status = str(row[0]) if row else "unknown"
-                # The server may not have come to our COMMIT, or to the end of our connection, yet.
-                if status != "in progress" or time.monotonic() > give_up_at:
-                    return status
+                if row is None or row[0] != "in progress":
+                    return str(row[0]) if row else "unknown"
+                # The server has not come to our COMMIT yet, or not to the end of our connection.
+                if time.monotonic() > give_up_at:
+                    return "unknown"
                 time.sleep(0.05)
     except (psycopg.Error, PgflowMigrateError):
         return "unknown"

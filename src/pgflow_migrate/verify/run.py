@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
@@ -13,7 +12,7 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from psycopg.rows import dict_row
 
-from pgflow_migrate import database, resources
+from pgflow_migrate import database, reading, resources
 from pgflow_migrate.audit.script import SETTINGS
 from pgflow_migrate.errors import PgflowMigrateError
 from pgflow_migrate.releases import catalogue, identify
@@ -75,7 +74,7 @@ def verify(dsn: str) -> Verification:
     """
     with database.connect(dsn, read_only=True) as connection:
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-        with _explained():
+        with reading.explained("verification"):
             connection.execute(SETTINGS.encode())
             return _verify(connection)
 
@@ -163,27 +162,3 @@ def _rows(connection: psycopg.Connection[Any], path: Path) -> Iterator[Violation
     for row in cursor.execute("fetch all from pgflow_migrate_violations").fetchall():
         yield Violation.from_row(row)
     cursor.execute("close pgflow_migrate_violations")
-
-
-@contextlib.contextmanager
-def _explained() -> Iterator[None]:
-    try:
-        yield
-    except psycopg.errors.LockNotAvailable as error:
-        raise PgflowMigrateError(
-            f"The verification waited 5 s for a lock: {_text(error)}.",
-            "Another session holds it, an upgrade or a deletion perhaps. Repeat when it has ended.",
-        ) from error
-    except psycopg.errors.UndefinedTable as error:
-        raise PgflowMigrateError(
-            f"A table went away while it was read: {_text(error)}.", "A flow was deleted, perhaps. Repeat it."
-        ) from error
-    except psycopg.Error as error:
-        state = f" (SQLSTATE {error.sqlstate})" if error.sqlstate else ""
-        raise PgflowMigrateError(
-            f"The server ended the verification: {_text(error)}{state}.", "Nothing was changed; repeat it."
-        ) from error
-
-
-def _text(error: psycopg.Error) -> str:
-    return " ".join((error.diag.message_primary or str(error)).split()).rstrip(".")

@@ -148,17 +148,18 @@ def complete_task(connection: Connection, task: ClaimedTask, output: str) -> str
 
 
 def fail_task(connection: Connection, task: ClaimedTask, message: str, worker_id: str) -> None:
-    """Report a failed attempt, if the task is still this worker's.
+    """Report a failed attempt, if it is still the one that is under way.
 
-    When it is not, the attempt has been given up as stalled, or this very report got through and only the
-    answer was lost: then it would fail an attempt of somebody else, or put the next one off.
+    When it is not, it has been given up as stalled, or this very report got through and only the answer was
+    lost: then it would fail the next attempt, this worker's or another's, or put it off.
     """
     connection.execute(
         "select from pgflow.step_tasks task cross join lateral pgflow.fail_task(run_id => task.run_id,"
         " step_slug => task.step_slug, task_index => task.task_index, error_message => %s::text) failed"
         " where task.run_id = %s::uuid and task.step_slug = %s::text and task.task_index = %s::integer"
-        " and task.status = 'started' and task.last_worker_id = %s::uuid",
-        (message, task.run_id, task.step_slug, task.task_index, worker_id),
+        " and task.status = 'started' and task.last_worker_id = %s::uuid"
+        " and task.attempts_count = %s::integer",
+        (message, task.run_id, task.step_slug, task.task_index, worker_id, task.attempt),
     )
 
 

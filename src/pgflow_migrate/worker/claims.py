@@ -16,6 +16,7 @@ class ClaimedTask:
         run_id: the run, a UUID in text form.
         step_slug: the step.
         task_index: position in a map step's array; 0 in a single step.
+        attempt: which attempt at the task this is, counted from 1.
         queue_name: the queue of its message.
         msg_id: its message, in decimal digits.
         input: a map step's element, or an object with the outputs of the dependencies.
@@ -26,6 +27,7 @@ class ClaimedTask:
     run_id: str
     step_slug: str
     task_index: int
+    attempt: int
     queue_name: str
     msg_id: str
     input: Any
@@ -122,6 +124,7 @@ def _task(task: Mapping[str, Any]) -> ClaimedTask:
         run_id=task["run_id"],
         step_slug=task["step_slug"],
         task_index=task["task_index"],
+        attempt=task["attempt"],
         queue_name=task["queue_name"],
         msg_id=task["msg_id"],
         input=task["input"],

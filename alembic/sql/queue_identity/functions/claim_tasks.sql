@@ -24,6 +24,7 @@ begin
           'run_id', task.run_id,
           'step_slug', task.step_slug,
           'task_index', task.task_index,
+          'attempt', claimed.attempts_count,
           'queue_name', claim.outcome -> 'queue_name',
           'msg_id', task.msg_id::text,
           'input', task.input,
@@ -32,6 +33,7 @@ begin
         order by task.run_id, task.step_slug, task.task_index
       )
       from pgflow._task_records(claim.outcome ->> 'queue_name', claim.claimed) task
+      join pgflow.step_tasks claimed using (run_id, step_slug, task_index)
     ), '[]'
   ));
 end;

@@ -11,6 +11,7 @@ as $$
 declare
   max_requeues constant integer := 3;
   stalled tid[];  -- row addresses; the rows stay locked, and so where they are
+  missing_queues text;
   requeued_count integer;
   requeued_queues text[];
   requeued_msg_ids bigint[];
@@ -18,9 +19,20 @@ declare
   given_up_msg_ids bigint[];
   batch record;
 begin
-  select array_agg(locked.ctid) into stalled
+  -- One queue that is missing must not keep the tasks of all others from being recovered.
+  select
+    array_agg(locked.ctid) filter (where locked.recoverable),
+    string_agg(distinct format('"%s"', locked.queue_name), ', ') filter (where not locked.recoverable)
+  into stalled, missing_queues
   from (
-    select task.ctid
+    select
+      task.ctid,
+      task.queue_name,
+      task.message_id is null
+        or (
+          to_regclass(format('pgmq.%I', 'q_' || task.queue_name)) is not null
+          and to_regclass(format('pgmq.%I', 'a_' || task.queue_name)) is not null
+        ) as recoverable
     from pgflow.step_tasks task
     join pgflow.runs run on run.run_id = task.run_id and run.status = 'started'
     join pgflow.step_states state
@@ -30,17 +42,13 @@ begin
     where task.status = 'started'
       and task.permanently_stalled_at is null
       and task.started_at < now() - make_interval(secs => coalesce(step.opt_timeout, flow.opt_timeout) + 30.0)
-      -- One queue that is missing must not keep the tasks of all others from being recovered.
-      and (
-        task.message_id is null
-        or (
-          to_regclass(format('pgmq.%I', 'q_' || task.queue_name)) is not null
-          and to_regclass(format('pgmq.%I', 'a_' || task.queue_name)) is not null
-        )
-      )
     order by task.run_id, task.step_slug, task.task_index
     for update of task skip locked
   ) locked;
+  if missing_queues is not null then
+    raise warning 'stalled tasks are not recovered: their queue or its archive is missing: %', missing_queues
+      using hint = 'pgmq.create() makes what is missing.';
+  end if;
 
   with given_up as (
     update pgflow.step_tasks task
@@ -91,4 +99,5 @@ $$;
 comment on function pgflow.requeue_stalled_tasks() is
   'Queue started tasks again whose run and step are running and that are older than the effective timeout '
   'plus 30 seconds; their messages become visible at once. After three times a task is marked permanently '
-  'stalled and its message archived. Returns how many were queued again.';
+  'stalled and its message archived. Tasks whose queue or archive is missing are left alone, with a warning. '
+  'Returns how many were queued again.';
