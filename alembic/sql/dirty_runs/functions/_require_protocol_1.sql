@@ -1,0 +1,17 @@
+-- What functions of protocol 1 that write to a run ask first.
+create or replace function pgflow._require_protocol_1(p_run_id uuid)
+returns void
+language plpgsql
+stable
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  if exists (select from pgflow.runs run where run.run_id = p_run_id and run.protocol_version <> 1) then
+    raise exception 'run % does not speak protocol 1', p_run_id
+      using errcode = 'PF005', hint = 'Nothing was changed. Its tasks are claimed and settled by claim_task_v2().';
+  end if;
+end;
+$$;
+
+comment on function pgflow._require_protocol_1(uuid) is
+  'Internal. PF005 for a run of another protocol; nothing for one of protocol 1 or an unknown one.';

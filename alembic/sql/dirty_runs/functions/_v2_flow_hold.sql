@@ -1,0 +1,16 @@
+-- The first run of protocol 2 that keeps a flow as it is.
+create or replace function pgflow._v2_flow_hold(p_flow_slug text)
+returns text
+language sql
+volatile
+set search_path = pg_catalog, pg_temp
+as $$
+  select format('run %s of protocol 2: %s', run.run_id, hold.reason)
+  from pgflow.runs run
+  cross join lateral pgflow._v2_hold(run.run_id) as hold (reason)
+  where run.flow_slug = p_flow_slug and run.protocol_version = 2 and hold.reason is not null
+  limit 1;
+$$;
+
+comment on function pgflow._v2_flow_hold(text) is
+  'Internal. Which run of protocol 2 a flow is held by, and why; NULL when none.';

@@ -1,0 +1,43 @@
+-- A definition stays as it is while a run of protocol 2 needs it, whoever writes: functions, or SQL by hand.
+create or replace function pgflow._v2_guard_definition()
+returns trigger
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  flow_of constant text := case when tg_op = 'INSERT' then new.flow_slug else old.flow_slug end;
+  hold text;
+begin
+  if tg_op = 'UPDATE' and to_jsonb(old) - 'created_at' = to_jsonb(new) - 'created_at' then
+    return new;
+  end if;
+  -- The functions that define flows hold it already, and so does a start: the look below misses no run.
+  perform pgflow._lock_flow(flow_of);
+  hold := pgflow._v2_flow_hold(flow_of);
+  -- An insert of what is there already changes nothing: add_step() does that on purpose.
+  if hold is not null and tg_op = 'INSERT' then
+    if tg_table_name = 'steps' then
+      if exists (
+        select from pgflow.steps step where step.flow_slug = new.flow_slug and step.step_slug = new.step_slug
+      ) then
+        return new;
+      end if;
+    elsif exists (
+      select
+      from pgflow.deps dep
+      where (dep.flow_slug, dep.dep_slug, dep.step_slug) = (new.flow_slug, new.dep_slug, new.step_slug)
+    ) then
+      return new;
+    end if;
+  end if;
+  if hold is not null then
+    raise exception 'the definition of flow "%" is frozen: %', flow_of, hold
+      using errcode = 'object_not_in_prerequisite_state', hint = 'Nothing was changed.';
+  end if;
+  return case when tg_op = 'DELETE' then old else new end;
+end;
+$$;
+
+comment on function pgflow._v2_guard_definition() is
+  'Internal, trigger on flows, steps and deps. 55000 for a structural change, a route and an option included, while '
+  'a run of protocol 2 holds the flow (_v2_flow_hold). Takes the flow''s lock (_lock_flow).';

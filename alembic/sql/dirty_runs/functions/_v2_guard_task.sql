@@ -1,0 +1,18 @@
+-- The address of a task of protocol 2 is for good.
+create or replace function pgflow._v2_guard_task()
+returns trigger
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  if exists (select from pgflow.runs run where run.run_id = old.run_id and run.protocol_version = 2) then
+    raise exception 'task (%, %, %): queue, message and address are never changed',
+      old.run_id, old.step_slug, old.task_index
+      using errcode = 'PF006', hint = 'Nothing was changed.';
+  end if;
+  return new;
+end;
+$$;
+
+comment on function pgflow._v2_guard_task() is
+  'Internal, trigger on step_tasks. PF006: address, queue and message of a task of protocol 2 never change.';

@@ -1,0 +1,23 @@
+-- Functions of protocol 1 that are given message ids leave these alone.
+create or replace function pgflow._v2_owned_messages(p_queue_name text, p_msg_ids bigint[])
+returns bigint[]
+language plpgsql
+stable
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  -- As a rule there is no such run, and an index of nothing says so.
+  if not exists (select from pgflow.runs run where run.protocol_version = 2) then
+    return '{}';
+  end if;
+  return array(
+    select task.message_id
+    from pgflow.step_tasks task
+    join pgflow.runs run on run.run_id = task.run_id
+    where task.queue_name = lower(p_queue_name) and task.message_id = any (p_msg_ids) and run.protocol_version = 2
+  );
+end;
+$$;
+
+comment on function pgflow._v2_owned_messages(text, bigint[]) is
+  'Internal. Which of these messages of a queue (any spelling) belong to tasks of protocol 2.';
