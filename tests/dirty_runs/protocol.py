@@ -47,21 +47,21 @@ class Session:
     def value(self, query: str, *values: object) -> Any:
         cursor = self.connection.cursor(row_factory=tuple_row)
         found = cursor.execute(query.encode(), values or None).fetchall()
-        assert len(found) == 1 and len(found[0]) == 1, found
-        return found[0][0]
+        ((one,),) = found
+        return one
 
     def execute(self, query: str, *values: object) -> None:
         self.connection.execute(query.encode(), values or None)
 
     # -- the protocol ----------------------------------------------------------------------------
 
-    def start(self, flow: str = "demo", input: object = "{}", run: UUID | None = None) -> Row:
-        found: Row = self.value("select pgflow.start_flow_v2(%s, %s::jsonb, %s)", flow, text(input), run)
+    def start(self, flow: str = "demo", given: object = "{}", run: UUID | None = None) -> Row:
+        found: Row = self.value("select pgflow.start_flow_v2(%s, %s::jsonb, %s)", flow, text(given), run)
         return found
 
-    def started(self, flow: str = "demo", input: object = "{}") -> UUID:
+    def started(self, flow: str = "demo", given: object = "{}") -> UUID:
         """Start a run that is expected to start; its id."""
-        outcome = self.start(flow, input)
+        outcome = self.start(flow, given)
         assert outcome["outcome"] == "started", outcome
         return UUID(outcome["run_id"])
 
@@ -128,7 +128,8 @@ class Session:
             for step in "ab":
                 self.execute("select pgmq.create(%s)", f"{flow}__{step}".lower())
             self.execute(
-                "update pgflow.steps set queue_name = lower(flow_slug || '__' || step_slug) where flow_slug = %s",
+                "update pgflow.steps set queue_name = lower(flow_slug || '__' || step_slug)"
+                " where flow_slug = %s",
                 flow,
             )
 
@@ -147,7 +148,8 @@ class Session:
         self.execute("set session_replication_role = replica")
         self.execute(
             f"update pgflow.runs set started_at = started_at - {LATER} * 2,"
-            f" completed_at = completed_at - {LATER} * 2, failed_at = failed_at - {LATER} * 2 where run_id = %s",
+            f" completed_at = completed_at - {LATER} * 2, failed_at = failed_at - {LATER} * 2"
+            " where run_id = %s",
             run,
         )
         self.execute("reset session_replication_role")
@@ -162,7 +164,7 @@ class Session:
 
     def settle_down(self, run: UUID) -> list[str]:
         """Reconcile until the work is clean; the outcomes."""
-        outcomes = []
+        outcomes: list[str] = []
         while not outcomes or outcomes[-1] not in ("clean", "idle"):
             outcomes.append(self.reconcile(run)["outcome"])
             assert len(outcomes) < 10, outcomes
