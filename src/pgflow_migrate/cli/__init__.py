@@ -21,6 +21,10 @@ COMMANDS = {
         "Say which pruning helper is installed, and what to do; changes nothing.",
     ),
     "worker": ("cmd_worker", "Work off the queue of one flow with handlers written in Python."),
+    "dirty-runs": (
+        "cmd_dirty_runs",
+        "Look at runs of the internal protocol 2, reconcile one of them, print its contract.",
+    ),
     "replay": (
         "cmd_replay",
         "Take populated old databases through audit and upgrade, and compare with what must come of them.",
