@@ -131,8 +131,8 @@ def _ordered(answer: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _document(found: Status) -> dict[str, Any]:
-    document: dict[str, Any] = output.plain(found)
-    return _spelt(document) | {"attention": found.attention}
+    document: dict[str, Any] = _spelt(output.plain(found))
+    return document | {"attention": found.attention}
 
 
 def _spelt(value: Any) -> Any:

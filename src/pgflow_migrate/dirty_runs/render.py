@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 from pgflow_migrate.dirty_runs import contract
@@ -14,32 +15,7 @@ from pgflow_migrate.dirty_runs.limits import retained_bytes
 
 _TESTS = "dirty_runs/"
 
-_HEAD = f"""\
-# Dirty Runs
-
-<!-- Made by `make contract` from src/pgflow_migrate/dirty_runs/. Do not edit: change the data. -->
-
-The contract of an internal second run protocol, version {contract.CONTRACT_VERSION}. In protocol 1 the callback \
-that completes a task also carries the whole run on. In protocol 2 it only settles its task and asks for \
-orchestration; *reconciliation* does the rest later, from the rows, in small transactions that may be repeated, \
-interrupted and resumed by anybody. What exists is the proof of that on the smallest graph with a dependency, \
-A → B, on the real tables.
-
-It is opt-in and internal: `start_flow()`, every public signature and every default are as they were, and a run \
-that `start_flow()` makes never becomes one of protocol 2. The revision `dirty_runs` installs it; existing runs \
-stay as they are and need no new row.
-
-```sql
-select pgflow.start_flow_v2('demo', '{{"order": 17}}');
-select pgflow.claim_task_v2(run_id, 'a', 0, 'demo', array[1], worker_id);
-select pgflow.complete_claim_v2(claim_id, '{{"paid": true}}');
-select pgflow.reconcile_one_run();
-```
-
-Every function answers with a JSON object whose `outcome` says what happened; refusals are outcomes, not errors. \
-Message ids in it are decimal strings. `pgflow-migrate dirty-runs contract --format json` prints all of this page \
-as data.
-"""
+_HEAD = Path(__file__).with_name("introduction.md").read_text(encoding="utf-8")
 
 
 def document() -> dict[str, Any]:
@@ -66,7 +42,7 @@ def markdown() -> str:
 
 
 def _lines() -> Iterator[str]:
-    yield _HEAD
+    yield _HEAD.replace("VERSION", str(contract.CONTRACT_VERSION))
     yield "## Limits\n"
     yield (
         "Bounds of an internal proof, not defaults for production. Bytes are those of canonical JSON, or of "
@@ -104,9 +80,10 @@ def _lines() -> Iterator[str]:
         yield f"- **{on}.** {decision}"
     yield "\n## Who could write\n"
     yield (
-        "Everything in schema pgflow, and what ships beside it, that can change tasks, steps, runs, work, claims "
-        "or queues; how it is kept off runs of protocol 2, or protocol 2 off others; the test that shows it. "
-        f"`{_TESTS}isolation/` also finds writers in the catalogue by itself, and fails on one that is not here.\n"
+        "Everything in schema pgflow, and what ships beside it, that can change tasks, steps, runs, work, "
+        "claims or queues; how it is kept off runs of protocol 2, or protocol 2 off others; the test that shows "
+        f"it. `{_TESTS}isolation/` also finds writers in the catalogue by itself, and fails on one that is not "
+        "here.\n"
     )
     yield from _table(
         ("what", "kind", "writes", "guard", "test"),
