@@ -6,7 +6,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 WORKERS ?= 3
 
-.PHONY: demo test lint types tests faults traffic benchmark benchmark-claims audits clean
+.PHONY: demo test lint types tests faults traffic benchmark benchmark-claims audits contract clean
 
 demo: .venv/.embedded
 	$(BIN)/pgflow-migrate demo
@@ -37,6 +37,9 @@ benchmark-claims: .venv/.dev
 
 audits: .venv/.dev
 	$(BIN)/python -m pgflow_migrate.audit.script > audits/0.16.0.sql
+
+contract: .venv/.dev
+	$(BIN)/pgflow-migrate dirty-runs contract > docs/dirty-runs.md
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

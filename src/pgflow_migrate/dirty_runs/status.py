@@ -25,7 +25,8 @@ from pgflow.run_work work
 join pgflow.runs run on run.run_id = work.run_id
 where %(all)s or run.status = 'started' or work.state <> 'clean'
 order by
-  array_position(array['attention', 'retry_wait', 'pending', 'clean'], work.state), work.requested_at, work.run_id
+  array_position(array['attention', 'retry_wait', 'pending', 'clean'], work.state),
+  work.requested_at, work.run_id
 limit %(limit)s
 """
 
