@@ -1,11 +1,16 @@
-"""dirty_runs: an internal second run protocol beside the first, which stays as it is. Adds, and changes no row."""
+"""dirty_runs: an internal second run protocol beside the first, which stays as it is.
 
-from pgflow_migrate.revision import run_folder, run_sql
+It adds, and changes no row; so it can be taken back (``reversible``), while no run speaks protocol 2.
+"""
+
+from pgflow_migrate.revision import run_folder, run_namesakes, run_sql
 
 revision = "dirty_runs"
 down_revision = "queue_identity"
 branch_labels = None
 depends_on = None
+
+reversible = True
 
 
 def upgrade() -> None:
@@ -20,5 +25,11 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """There is no way back but the backup: see docs/upgrade.md."""
-    raise NotImplementedError("restore the backup that was taken before the upgrade")
+    """Leave what was there before. With runs of protocol 2 there is no way back but the backup."""
+    run_sql("queue_identity", "live_workers", "fence")
+    run_sql(revision, "back/refuse", "back/triggers")
+    # Replaced in place, so that owners and grants stay.
+    run_sql("queue_identity", "function_bodies_unchecked")
+    run_namesakes("queue_identity", revision, "functions")
+    run_sql("queue_identity", "function_bodies_checked")
+    run_sql(revision, "back/tables", "back/functions")

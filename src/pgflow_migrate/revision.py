@@ -38,6 +38,19 @@ def run_folder(revision: str, folder: str) -> None:
         run_sql(revision, f"{folder}/{path.name}")
 
 
+def run_namesakes(before: str, revision: str, folder: str) -> None:
+    """Execute those files of ``alembic/sql/<before>/<folder>/`` that ``revision`` has namesakes of.
+
+    Args:
+        before: the revision whose files are executed, in name order.
+        revision: the one that replaced what they make.
+        folder: the folder of both.
+    """
+    for path in sorted((resources.revision_sql(revision) / folder).glob("*.sql")):
+        if (resources.revision_sql(before) / folder / path.name).is_file():
+            run_sql(before, f"{folder}/{path.name}")
+
+
 def _run_file(revision: str, file: str, statements: str) -> None:
     if context.is_offline_mode():
         op.get_context().impl.static_output(f"-- {revision}/{file}\n{statements}")

@@ -24,6 +24,7 @@ import psycopg
 from psycopg.rows import tuple_row
 
 from pgflow_migrate import database
+from pgflow_migrate.releases.chain import REVISIONS, release_of
 
 Attributes = Mapping[str, Any]
 
@@ -126,14 +127,8 @@ def kind_of(name: str) -> str:
 
 
 def releases() -> tuple[str, ...]:
-    """The releases that have a snapshot: pgflow's own, oldest first, then the revisions after them."""
-    names = (path.stem for path in _SNAPSHOTS.glob("*.json"))
-    return tuple(
-        sorted(
-            names,
-            key=lambda name: (not name[0].isdigit(), [int(part) for part in re.findall(r"\d+", name)], name),
-        )
-    )
+    """The releases that have a snapshot, in the order of the chain, the oldest first."""
+    return tuple(map(release_of, REVISIONS))
 
 
 def snapshot(release: str) -> Catalogue:

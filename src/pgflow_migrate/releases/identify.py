@@ -10,6 +10,7 @@ import psycopg
 
 from pgflow_migrate.errors import PgflowMigrateError
 from pgflow_migrate.releases import catalogue
+from pgflow_migrate.releases.chain import release_of, revision_of
 from pgflow_migrate.releases.comparison import Difference, compare
 
 SHOWN = 20  # differences in an error
@@ -39,16 +40,6 @@ class Identification:
     def revision(self) -> str | None:
         """The revision that ``release`` corresponds to."""
         return None if self.release is None else revision_of(self.release)
-
-
-def revision_of(release: str) -> str:
-    """The revision at whose end a database has ``release``: ``core_0_16_0`` for ``0.16.0``."""
-    return f"core_{release.replace('.', '_')}" if release[0].isdigit() else release
-
-
-def release_of(revision: str) -> str:
-    """The release that a database at ``revision`` has: ``0.16.0`` for ``core_0_16_0``."""
-    return revision.removeprefix("core_").replace("_", ".") if revision.startswith("core_") else revision
 
 
 def identify(connection: psycopg.Connection[Any]) -> Identification:

@@ -32,6 +32,7 @@ from alembic.runtime.migration import MigrationContext, MigrationStep, RevisionS
 from pgflow_migrate import database, durations
 from pgflow_migrate.errors import BlockedError, PgflowMigrateError
 from pgflow_migrate.releases import identify
+from pgflow_migrate.releases.chain import release_of
 from pgflow_migrate.upgrade import failures, ledger, session
 from pgflow_migrate.upgrade.progress import Found, Listener, ignore
 from pgflow_migrate.upgrade.recorder import Recorder
@@ -84,8 +85,10 @@ def run_offline(context: EnvironmentContext) -> None:
             raise PgflowMigrateError(
                 "A stamp has to look at the database, which --sql does not.", "Leave --sql out."
             )
+        steps = list(migration.opts["fn"](migration.get_current_heads(), migration))
+        _refuse_downgrade(steps)
         write = migration.impl.static_output
-        write(session.HEADER)
+        write(session.HEADER_BACK if any(step.is_downgrade for step in steps) else session.HEADER)
         with context.begin_transaction():
             write(session.script(_fence(context)))
             write(ledger.CREATE)
@@ -162,11 +165,15 @@ def _refuse_false_stamp(target: tuple[str, ...], found: identify.Identification)
 
 
 def _refuse_downgrade(steps: Sequence[MigrationStep]) -> None:
-    if any(step.is_downgrade and isinstance(step, RevisionStep) for step in steps):
-        raise PgflowMigrateError(
-            "There is no downgrade: data that only the newer schema can hold would be lost.",
-            "Restore the backup that was taken before the upgrade.",
-        )
+    """Raise unless every step back is over a revision that says of itself ``reversible = True``."""
+    back = [step for step in steps if step.is_downgrade and isinstance(step, RevisionStep)]
+    for step in back:
+        if not getattr(step.revision.module, "reversible", False):
+            name = step.revision.revision
+            raise PgflowMigrateError(
+                f"There is no downgrade from {name}: data that only the newer schema can hold would be lost.",
+                "Restore the backup that was taken before the upgrade.",
+            )
 
 
 def _adopt(
@@ -191,7 +198,7 @@ def _adopt(
 
 
 def _found(versions: Sequence[str]) -> Found:
-    return Found(identify.release_of(versions[0]), versions[0], recorded=True)
+    return Found(release_of(versions[0]), versions[0], recorded=True)
 
 
 def _x_arguments(context: EnvironmentContext) -> dict[str, str]:

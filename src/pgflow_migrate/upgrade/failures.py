@@ -33,6 +33,9 @@ UNCHANGED = "The database is unchanged."
 LIVE_WORKERS = "PF003"
 """What a live worker is refused with (alembic/sql/queue_identity/live_workers.sql)."""
 
+RUNS_OF_PROTOCOL_2 = "PF008"
+"""What a step back from dirty_runs is refused with (alembic/sql/dirty_runs/back/refuse.sql)."""
+
 _BLOCKERS = Path(__file__).with_name("blockers.sql").read_text(encoding="utf-8")
 
 # Who owns what the upgrade has to change, as far as we do not have the rights of that role.
@@ -171,6 +174,10 @@ def _explain(error: psycopg.Error, failed: SqlFileError | None, dsn: str, fence:
             f"The upgrade refuses: {_text(error)}.",
             f"{_line(error.diag.message_hint or '')} --allow-live-workers overrules this.",
             tuple(LiveWorker(**json.loads(line)) for line in lines),
+        )
+    if error.sqlstate == RUNS_OF_PROTOCOL_2:
+        return BlockedError(
+            f"The downgrade refuses: {_text(error)}.", _line(error.diag.message_hint or UNCHANGED)
         )
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
         return _not_entitled(error, at, dsn)

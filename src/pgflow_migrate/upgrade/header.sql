@@ -1,6 +1,7 @@
 -- pgflow-migrate: upgrade of schema pgflow.
 --
--- Before: take a backup (there is no downgrade); stop producers and workers; run the audit until it is clean.
+-- Before: take a backup (only dirty_runs can be taken back); stop producers and workers; run the audit until it is
+-- clean.
 -- Run it as the role that owns schema pgflow, in one transaction, and stop at the first error:
 --   psql "$PGFLOW_DSN" -X -v ON_ERROR_STOP=1 -f upgrade.sql
 -- A script without BEGIN and COMMIT needs a runner that brings them: psql -X -v ON_ERROR_STOP=1 -1 -f upgrade.sql

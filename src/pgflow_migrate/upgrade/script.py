@@ -8,7 +8,7 @@ from alembic import command
 from alembic.config import Config
 
 from pgflow_migrate import resources
-from pgflow_migrate.releases import identify
+from pgflow_migrate.releases.chain import revision_of
 from pgflow_migrate.upgrade.session import Fence
 
 
@@ -23,5 +23,5 @@ def upgrade_script(release: str, fence: Fence, *, transaction: bool = True) -> s
     buffer = io.StringIO()
     config = Config(str(resources.alembic_ini()), output_buffer=buffer)
     config.attributes.update(fence=fence, transaction=transaction)
-    command.upgrade(config, f"{identify.revision_of(release)}:head", sql=True)
+    command.upgrade(config, f"{revision_of(release)}:head", sql=True)
     return buffer.getvalue()

@@ -16,6 +16,9 @@ from pgflow_migrate.upgrade.progress import Listener, Note
 HEADER = Path(__file__).with_name("header.sql").read_text(encoding="utf-8")
 """What a script says before its first statement."""
 
+HEADER_BACK = Path(__file__).with_name("header_back.sql").read_text(encoding="utf-8")
+"""The same for a script that takes a revision back."""
+
 _GUARD = Path(__file__).with_name("guard.sql").read_text(encoding="utf-8")
 _SETTINGS = Path(__file__).with_name("session.sql").read_text(encoding="utf-8")
 # A script begins with these: the isolation level cannot be changed after a query, and no operator, type or

@@ -17,8 +17,13 @@ begin
   end if;
   select coalesce(array_agg(v.version_num::text), '{}') into recorded from pgflow_migrate.alembic_version v;
   if recorded = '{}' then
-    -- 0.16.0 dropped the third argument of the workers' start-up call.
-    if (wanted = 'core_0_16_0') <> (to_regprocedure('pgflow.ensure_flow_compiled(text, jsonb)') is not null) then
+    -- What each has and no other: 0.16.0 a start-up call of workers with two arguments, later ones their own objects.
+    if wanted is distinct from (case
+      when to_regclass('pgflow.run_work') is not null then 'dirty_runs'
+      when to_regclass('pgflow.step_tasks_queue_message_key') is not null then 'queue_identity'
+      when to_regprocedure('pgflow.ensure_flow_compiled(text, jsonb)') is not null then 'core_0_16_0'
+      when wanted in ('core_0_15_0', 'core_0_15_1') then wanted
+    end) then
       raise exception 'this script starts from revision %, but the database is of another release', wanted
         using hint = 'pgflow-migrate status says which. Make a script that starts from there: --from.';
     end if;
@@ -27,7 +32,7 @@ begin
     raise exception 'this script starts from revision %, but the database is at %',
       wanted, array_to_string(recorded, ', ')
       using hint = case
-        when 'queue_identity' = any (recorded) then 'The database is upgraded already: there is nothing to do.'
+        when 'dirty_runs' = any (recorded) then 'The database is upgraded already: there is nothing to do.'
         else 'Make a script that starts from where the database is.'
       end;
   end if;

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pgflow_migrate.releases import catalogue, identify
+from pgflow_migrate.releases import catalogue
 from pgflow_migrate.releases.catalogue import Catalogue
+from pgflow_migrate.releases.chain import release_of
 from pgflow_migrate.releases.comparison import compare
 from pgflow_migrate.upgrade import ledger
 from pgflow_migrate.verify.violations import Violation
@@ -57,7 +58,7 @@ def record_violations(
 
 def catalogue_violations(found: Catalogue, revision: str) -> Iterator[Violation]:
     """How ``found`` differs from the release of ``revision``; objects of the user's own do not count."""
-    expected = catalogue.snapshot(identify.release_of(revision))
+    expected = catalogue.snapshot(release_of(revision))
     differences = tuple(str(difference) for difference in compare(expected, found) if difference.matters)
     if differences:
         yield Violation(

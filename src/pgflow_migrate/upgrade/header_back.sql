@@ -1,0 +1,9 @@
+-- pgflow-migrate: takes a revision of schema pgflow back.
+--
+-- Before: stop producers and workers. Run it as the role that owns schema pgflow, in one transaction, and stop at the
+-- first error:
+--   psql "$PGFLOW_DSN" -X -v ON_ERROR_STOP=1 -f downgrade.sql
+--
+-- What happens: settings of this transaction; ledger; is this the revision that the script starts from; are workers at
+-- work (PF003); locks; are there runs of protocol 2 (PF008); triggers, functions, tables and columns go. An error
+-- anywhere leaves the database as it was. 55P03: the locks were not obtained in time; repeat when it is quieter.
