@@ -11,6 +11,16 @@ declare
   step pgflow.steps;
   sent_id bigint;
 begin
+  -- Also for who calls this by itself: no run of another protocol, and none that is over.
+  if not exists (
+    select
+    from pgflow.runs run
+    where run.run_id = p_run_id and run.protocol_version = 2 and run.status = 'started'
+  ) then
+    raise exception 'run % is not a started one of protocol 2', p_run_id
+      using errcode = 'PF005', hint = 'Nothing was changed.';
+  end if;
+
   update pgflow.step_states s
   set status = 'started',
       -- A chunk's transaction may be older than the run.
@@ -45,4 +55,4 @@ $$;
 
 comment on function pgflow._v2_dispatch_step(uuid, text) is
   'Internal, under the run''s lock. Start a step that is "created": state, one queued task, one message to '
-  'steps.queue_name with the step''s start delay. P0002 when the step is not "created".';
+  'steps.queue_name with the step''s start delay. P0002 when the step is not "created"; PF005 when the run is not a started one of protocol 2.';

@@ -9,6 +9,16 @@ as $$
 declare
   ended_at constant timestamptz := clock_timestamp();
 begin
+  -- Also for who calls this by itself: no run of another protocol, and none that is over.
+  if not exists (
+    select
+    from pgflow.runs run
+    where run.run_id = p_run_id and run.protocol_version = 2 and run.status = 'started'
+  ) then
+    raise exception 'run % is not a started one of protocol 2', p_run_id
+      using errcode = 'PF005', hint = 'Nothing was changed.';
+  end if;
+
   update pgflow.step_states state
   set status = 'failed', failed_at = greatest(ended_at, state.started_at), error_message = p_error
   where state.run_id = p_run_id and state.step_slug = p_step_slug;
@@ -59,4 +69,5 @@ $$;
 
 comment on function pgflow._v2_fail_run(uuid, text, text) is
   'Internal, under the locks of run, work, step state and task. Step and run fail, unfinished tasks are cancelled, '
-  'active claims revoked (run_failed), all messages of the run archived, the request counted and processed.';
+  'active claims revoked (run_failed), all messages of the run archived, the request counted and processed. PF005 when the run is not a started one of '
+  'protocol 2.';

@@ -5,15 +5,24 @@ language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-  flow_of constant text := case when tg_op = 'INSERT' then new.flow_slug else old.flow_slug end;
+  -- An update may move a row from one flow to another.
+  flows_of constant text[] := case tg_op
+    when 'INSERT' then array[new.flow_slug]
+    when 'DELETE' then array[old.flow_slug]
+    else array(select distinct moved.slug from unnest(array[old.flow_slug, new.flow_slug]) as moved (slug) order by 1)
+  end;
+  flow_of text;
   hold text;
 begin
   if tg_op = 'UPDATE' and to_jsonb(old) - 'created_at' = to_jsonb(new) - 'created_at' then
     return new;
   end if;
   -- The functions that define flows hold it already, and so does a start: the look below misses no run.
-  perform pgflow._lock_flow(flow_of);
-  hold := pgflow._v2_flow_hold(flow_of);
+  foreach flow_of in array flows_of loop
+    perform pgflow._lock_flow(flow_of);
+    hold := pgflow._v2_flow_hold(flow_of);
+    exit when hold is not null;
+  end loop;
   -- An insert of what is there already changes nothing: add_step() does that on purpose.
   if hold is not null and tg_op = 'INSERT' then
     if tg_table_name = 'steps' then
