@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from datetime import date
 from decimal import Decimal
 from typing import Any
@@ -12,6 +12,7 @@ import psycopg
 
 from pgflow_migrate.layout import plural
 from pgflow_migrate.releases import catalogue
+from pgflow_migrate.releases.chain import HEAD
 from pgflow_migrate.releases.comparison import compare
 from pgflow_migrate.replay.scenario import Check
 from pgflow_migrate.replay.work import work_off
@@ -30,17 +31,35 @@ _IDENTITY = {
     ),
 }
 
+_PROTOCOL = {
+    "Runs that do not speak protocol 1": (
+        "select count(*) from pgflow.runs where protocol_version <> 1 or definition_sha256 is not null"
+    ),
+    "Tasks with a claim": "select count(*) from pgflow.step_tasks where current_claim_id is not null",
+    "Work rows": "select count(*) from pgflow.run_work",
+    "Claims": "select count(*) from pgflow.task_claims",
+}
+
 
 def identity_differences(connection: psycopg.Connection[Any]) -> Iterator[str]:
     """What contradicts queue identity, one sentence each."""
-    for words, query in _IDENTITY.items():
+    yield from _counted(connection, _IDENTITY)
+
+
+def protocol_differences(connection: psycopg.Connection[Any]) -> Iterator[str]:
+    """What contradicts that no run has been given protocol 2, one sentence each."""
+    yield from _counted(connection, _PROTOCOL)
+
+
+def _counted(connection: psycopg.Connection[Any], queries: Mapping[str, str]) -> Iterator[str]:
+    for words, query in queries.items():
         ((count,),) = _rows(connection, query)
         if count:
             yield f"{words}: {count}."
 
 
 def release_differences(
-    connection: psycopg.Connection[Any], release: str = "queue_identity", besides: Collection[str] = ()
+    connection: psycopg.Connection[Any], release: str = HEAD, besides: Collection[str] = ()
 ) -> tuple[str, ...]:
     """What of schema pgflow is not exactly as in the snapshot of ``release``, one text each.
 

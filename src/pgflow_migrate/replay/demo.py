@@ -1,4 +1,4 @@
-"""The demonstration: a small database's way from 0.16.0 to queue identity, verified at each step."""
+"""The demonstration: a small database's way from 0.16.0 to the newest revision, verified at each step."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pgflow_migrate.audit.findings import AuditReport
 from pgflow_migrate.audit.run import run_audit
 from pgflow_migrate.errors import BlockedError
 from pgflow_migrate.layout import plural
+from pgflow_migrate.releases.chain import HEAD
 from pgflow_migrate.replay import signature
 from pgflow_migrate.replay.checks import identity_differences, release_differences
 from pgflow_migrate.replay.differences import differences, history_differences
@@ -192,7 +193,7 @@ class _Demonstrator:
         after = signature.take(self._connection)
         rows = sum(len(table.rows) for table in before.tables.values())
         self._verify(
-            "Nothing but queue_name was added to steps and tasks; queues and archives are untouched",
+            "No value of any row is another; queues and archives are untouched",
             history_differences(before, after),
             f"{plural(rows, 'row')} compared, column by column",
         )
@@ -201,7 +202,7 @@ class _Demonstrator:
         )
         self._verify_messages()
         self._verify(
-            "Schema pgflow is exactly that of release queue_identity",
+            f"Schema pgflow is exactly that of release {HEAD}",
             release_differences(self._connection),
         )
         again = upgrade(self._dsn, fence=AMONG_WORKERS)

@@ -15,7 +15,11 @@ _MANY = 5
 
 # The upgrade installs tables and functions here; everything else of the catalogue stays.
 _UPGRADED = re.compile(r"schema (pgflow|pgflow_migrate):|[a-z ]+ (pgflow|pgflow_migrate)\.")
-_NEW_COLUMNS = {"pgflow.steps": {"queue_name"}, "pgflow.step_tasks": {"queue_name"}}
+_NEW_COLUMNS = {
+    "pgflow.runs": {"protocol_version", "definition_sha256"},
+    "pgflow.steps": {"queue_name"},
+    "pgflow.step_tasks": {"queue_name", "current_claim_id"},
+}
 
 
 def differences(before: Signature, after: Signature) -> tuple[str, ...]:
@@ -30,11 +34,11 @@ def differences(before: Signature, after: Signature) -> tuple[str, ...]:
 def history_differences(
     before: Signature, after: Signature, changes: Collection[str] = ()
 ) -> tuple[str, ...]:
-    """What an upgrade to queue identity changed and should not have.
+    """What an upgrade changed and should not have.
 
-    It may add ``queue_name`` to steps and tasks, install objects in schema pgflow and keep its ledger.
-    Every value of every row that was there, every queue, archive, sequence and membership has to stay; queue
-    tables must not even be rewritten.
+    It may add its columns to runs, steps and tasks, install objects in schema pgflow and keep its ledger.
+    Every value of every row that was there, every queue, archive, sequence and membership has to stay. Queue
+    tables must not even be rewritten, nor, from queue identity on, any other.
 
     Args:
         before: taken before the upgrade.
@@ -45,10 +49,11 @@ def history_differences(
     kept = {
         name: rows for name, rows in after.tables.items() if name in before.tables or not _installed(name)
     }
-    before_tables = {
-        name: _comparable(name, rows) for name, rows in before.tables.items() if not _ledger(name)
-    }
-    after_tables = {name: _comparable(name, rows) for name, rows in kept.items() if not _ledger(name)}
+    rewritten = "queue_name" not in before.tables["pgflow.steps"].columns
+    before_tables, after_tables = (
+        {name: _comparable(name, rows, rewritten) for name, rows in tables.items() if not _ledger(name)}
+        for tables in (before.tables, kept)
+    )
     return (
         *foreign,
         *_new_columns(before.tables, after.tables),
@@ -70,9 +75,9 @@ def _ledger(table: str) -> bool:
     return table.startswith("pgflow_migrate.")
 
 
-def _comparable(name: str, rows: Rows) -> Rows:
-    """Tables of pgflow may be rewritten, so their row versions say nothing."""
-    if not _installed(name):
+def _comparable(name: str, rows: Rows, rewritten: bool) -> Rows:
+    """Where tables of pgflow are rewritten their row versions say nothing."""
+    if not rewritten or not _installed(name):
         return rows
     place = rows.columns.index(VERSION)
     return replace(
@@ -147,7 +152,8 @@ def _keys(name: str, verb: str, rows: Rows, keys: list[tuple[str | None, ...]]) 
 
 
 def _new_columns(before: Mapping[str, Rows], after: Mapping[str, Rows]) -> Iterator[str]:
-    for name, expected in _NEW_COLUMNS.items():
+    for name, columns in _NEW_COLUMNS.items():
+        expected = columns - set(before[name].columns)
         new = set(after[name].columns) - set(before[name].columns)
         if new != expected:
             yield f"table {name} gained {sorted(new)} instead of {sorted(expected)}"

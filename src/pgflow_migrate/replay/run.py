@@ -11,6 +11,7 @@ import psycopg
 
 from pgflow_migrate import database
 from pgflow_migrate.errors import BlockedError, PgflowMigrateError
+from pgflow_migrate.releases.chain import HEAD, STARTS, release_of
 from pgflow_migrate.releases.identify import identify
 from pgflow_migrate.replay import checks, expectations, signature
 from pgflow_migrate.replay.differences import differences, history_differences
@@ -22,7 +23,8 @@ from pgflow_migrate.upgrade.run import upgrade
 from pgflow_migrate.upgrade.session import AMONG_WORKERS
 from pgflow_migrate.verify.run import verify
 
-REVISIONS = {"0.15.0": "core_0_15_0", "0.15.1": "core_0_15_1", "0.16.0": "core_0_16_0"}
+REVISIONS = {release_of(revision): revision for revision in STARTS}
+"""The releases that can be populated, and the revision of each."""
 
 _numbers = itertools.count(1)
 
@@ -139,8 +141,9 @@ def _succeeds(
     history = history_differences(before, after, scenario.changes)
     yield from (f"The upgrade changed what it should keep: {text}." for text in history)
     yield from checks.identity_differences(connection)
+    yield from checks.protocol_differences(connection)
     release = checks.release_differences(connection, besides=own)
-    yield from (f"The upgraded schema is not queue_identity's: {text}." for text in release)
+    yield from (f"The upgraded schema is not {HEAD}'s: {text}." for text in release)
     try:
         if not upgrade(dsn, fence=AMONG_WORKERS).already_current:
             yield "A second upgrade did not say that the database is upgraded already."

@@ -1,1 +1,1 @@
-"""Whether an upgraded database keeps what queue identity promises; read-only, at any time."""
+"""Whether an upgraded database keeps what its revision promises; read-only, at any time."""

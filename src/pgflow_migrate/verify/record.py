@@ -1,4 +1,4 @@
-"""Whether catalogue, version table and ledger say that this is the newest release, and no other."""
+"""Whether catalogue, version table and ledger say that this is one release, and no other."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def record_violations(
     """What version table and ledger say wrongly.
 
     Args:
-        chain: every revision of this installation, the oldest first.
+        chain: the revisions up to the one that the catalogue has, the oldest first.
         versions: what the version table holds.
-        recorded: what the ledger holds; revisions of ``chain`` only.
+        recorded: what the ledger holds; revisions of this installation only.
     """
     head = chain[-1]
     if tuple(versions) != (head,):
@@ -32,19 +32,23 @@ def record_violations(
             _LEDGER,
             1,
             tuple(versions) or ("none",),
-            f'The catalogue has queue identity: record it: alembic -x dsn="…" stamp {head}',
+            f'The catalogue is that of {head}: record it: alembic -x dsn="…" stamp {head}',
         )
     names = {entry.name for entry in recorded}
-    missing = tuple(name for name in chain if name not in names)
-    if missing:
-        yield Violation(
-            "ledger",
-            _LEDGER,
-            len(missing),
-            missing[:_SAMPLES],
-            f'These revisions are not recorded: alembic -x dsn="…" stamp {head}',
-        )
-    changed = ledger.changed(recorded, ledger.checksums(chain))
+    for wrong, are in (
+        (tuple(name for name in chain if name not in names), "are not recorded"),
+        (tuple(sorted(names - set(chain))), "are recorded, but not there"),
+    ):
+        if wrong:
+            yield Violation(
+                "ledger",
+                _LEDGER,
+                len(wrong),
+                wrong[:_SAMPLES],
+                f'These revisions {are}: alembic -x dsn="…" stamp {head}',
+            )
+    here = [entry for entry in recorded if entry.name in chain]
+    changed = ledger.changed(here, ledger.checksums(chain))
     if changed:
         yield Violation(
             "checksum",

@@ -9,7 +9,6 @@ from xml.etree import ElementTree as ET
 from pgflow_migrate import layout
 from pgflow_migrate.audit.render.annotations import annotation
 from pgflow_migrate.audit.render.words import printable
-from pgflow_migrate.verify.checks import CHECKS
 from pgflow_migrate.verify.violations import Verification, Violation
 
 if TYPE_CHECKING:
@@ -28,12 +27,12 @@ def verdict(found: Verification) -> str:
     )
     broken = len({violation.check for violation in found.violations})
     stand = (
-        f"All {len(CHECKS)} invariants hold"
+        f"All {len(found.checks)} invariants hold"
         if not broken
-        else f"{broken} of {len(CHECKS)} invariants {'does' if broken == 1 else 'do'} not hold"
+        else f"{broken} of {len(found.checks)} invariants {'does' if broken == 1 else 'do'} not hold"
     )
     at = f"{found.taken_at:%Y-%m-%d %H:%M:%S %Z}"
-    return f"{stand} in database {printable(found.database)} at {at} ({things})."
+    return f"{stand} in database {printable(found.database)}, {found.revision}, at {at} ({things})."
 
 
 def table(found: Verification, console: Console) -> None:
@@ -55,10 +54,11 @@ def document(found: Verification) -> dict[str, Any]:
         "status": "violated" if found.violations else "clean",
         "database": found.database,
         "server": found.server,
+        "revision": found.revision,
         "taken_at": found.taken_at.isoformat(),
         "note": verdict(found),
         "looked_at": dataclasses.asdict(found.looked_at),
-        "checks": {name: "violated" if found.of(name) else "holds" for name in CHECKS},
+        "checks": {name: "violated" if found.of(name) else "holds" for name in found.checks},
         "violations": [
             {**dataclasses.asdict(violation), "samples": list(violation.samples)}
             for violation in found.violations
@@ -73,14 +73,14 @@ def junit(found: Verification) -> str:
         root,
         "testsuite",
         name="pgflow-migrate verify",
-        tests=str(len(CHECKS)),
+        tests=str(len(found.checks)),
         failures=str(len({violation.check for violation in found.violations})),
         errors="0",
         skipped="0",
         timestamp=found.taken_at.isoformat(),
         hostname=printable(found.database),
     )
-    for check in CHECKS.values():
+    for check in found.checks.values():
         case = ET.SubElement(suite, "testcase", classname="verify", name=check.name)
         if broken := found.of(check.name):
             failure = ET.SubElement(

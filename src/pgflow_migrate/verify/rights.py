@@ -11,7 +11,8 @@ _TABLES = """
 with wanted (schema_name, table_name) as (
   values
     ('pgflow', null), ('pgflow', 'flows'), ('pgflow', 'steps'), ('pgflow', 'runs'), ('pgflow', 'step_states'),
-    ('pgflow', 'step_tasks'), ('pgmq', null), ('pgmq', 'meta'), ('pgflow_migrate', null),
+    ('pgflow', 'step_tasks'), ('pgflow', 'run_work'), ('pgflow', 'task_claims'), ('pgmq', null),
+    ('pgmq', 'meta'), ('pgflow_migrate', null),
     ('pgflow_migrate', 'alembic_version'), ('pgflow_migrate', 'schema_migrations')
 )
 select

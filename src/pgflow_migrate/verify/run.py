@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
@@ -23,25 +24,41 @@ from pgflow_migrate.verify.record import catalogue_violations, record_violations
 from pgflow_migrate.verify.rights import missing_rights
 from pgflow_migrate.verify.violations import Looked, Verification, Violation
 
-_REVISION = "queue_identity"
 _OPERATION = Path(__file__).with_name("operation.sql")
 
-# What the SQL reads. A database that lacks any of it cannot be judged.
+# What the SQL of each revision reads beyond that of the one before, the oldest first. A database that lacks
+# any of the first cannot be judged.
 _READ = {
-    "flows": ("flow_slug", "created_at"),
-    "steps": ("flow_slug", "step_slug", "queue_name"),
-    "runs": ("run_id", "flow_slug", "status"),
-    "step_states": ("run_id", "step_slug", "status"),
-    "step_tasks": (
-        "flow_slug",
-        "run_id",
-        "step_slug",
-        "task_index",
-        "status",
-        "message_id",
-        "queue_name",
-        "permanently_stalled_at",
-    ),
+    "queue_identity": {
+        "flows": ("flow_slug", "created_at"),
+        "steps": ("flow_slug", "step_slug", "queue_name"),
+        "runs": ("run_id", "flow_slug", "status"),
+        "step_states": ("run_id", "step_slug", "status"),
+        "step_tasks": (
+            "flow_slug",
+            "run_id",
+            "step_slug",
+            "task_index",
+            "status",
+            "message_id",
+            "queue_name",
+            "permanently_stalled_at",
+        ),
+    },
+    "dirty_runs": {
+        "runs": ("protocol_version",),
+        "step_tasks": ("current_claim_id",),
+        "run_work": ("run_id",),
+        "task_claims": (
+            "claim_id",
+            "run_id",
+            "step_slug",
+            "task_index",
+            "queue_name",
+            "message_id",
+            "state",
+        ),
+    },
 }
 
 _PGMQ = """
@@ -86,13 +103,15 @@ def _verify(connection: psycopg.Connection[Any]) -> Verification:
     versions = () if grants else ledger.versions(connection)
     recorded = () if grants else ledger.entries(connection)
     ledger.refuse_newer([*versions, *(entry.name for entry in recorded)], chain)
-    _refuse_other(connection, found, versions)
+    revision = _revision(connection, found, versions)
     _refuse_blind(connection)
 
     violations = [
-        *record_violations(chain, versions, recorded),
-        *catalogue_violations(found, chain[-1]),
-        *_rows(connection, resources.revision_sql(_REVISION) / "invariants.sql"),
+        *record_violations(chain[: chain.index(revision) + 1], versions, recorded),
+        *catalogue_violations(found, revision),
+        *itertools.chain.from_iterable(
+            _rows(connection, resources.revision_sql(name) / "invariants.sql") for name in _up_to(revision)
+        ),
         *_rows(connection, _OPERATION),
     ]
     cursor = connection.cursor(row_factory=dict_row)
@@ -101,41 +120,57 @@ def _verify(connection: psycopg.Connection[Any]) -> Verification:
     return Verification(
         violations=tuple(sorted(violations, key=lambda violation: places[violation.check])),
         looked_at=Looked(facts["flows"], facts["steps"], facts["tasks"]),
+        revision=revision,
         database=facts["database"],
         server=facts["server"],
         taken_at=datetime.fromisoformat(facts["taken_at"]).replace(tzinfo=timezone.utc),
     )
 
 
-def _refuse_other(connection: psycopg.Connection[Any], found: Catalogue, versions: Sequence[str]) -> None:
-    """Raise unless this is a database with queue identity, as far as it takes to judge it.
+def _revision(connection: psycopg.Connection[Any], found: Catalogue, versions: Sequence[str]) -> str:
+    """The revision that the catalogue has, as far as it takes to judge it.
 
     Raises:
-        PgflowMigrateError: says what it is.
+        PgflowMigrateError: it has none that can be judged; says what it is.
     """
-    wanted = {f"column {table}.{column}" for table, columns in _READ.items() for column in columns}
-    readable = wanted <= found.objects.keys()
-    if readable and _REVISION in versions:
-        return
+    readable = [revision for revision in _READ if _wanted(revision) <= found.objects.keys()]
+    recorded = [revision for revision in _READ if revision in versions]
+    if readable and recorded and recorded[-1] in _up_to(readable[-1]):
+        return readable[-1]
     identified = identify.identify(connection)
     if identified.empty:
         raise PgflowMigrateError(
             "There is no schema pgflow in this database.", "Check the connection string."
         )
-    if readable and identified.closest == _REVISION:
-        return
-    if _REVISION in versions:
-        missing = sorted(wanted - found.objects.keys())
+    if recorded:
+        missing = sorted(_wanted(recorded[-1]) - found.objects.keys())
         raise PgflowMigrateError(
-            f'The database records revision "{_REVISION}", but what that is verified by is missing.',
+            f'The database records revision "{recorded[-1]}", but what that is verified by is missing.',
             "Restore it from a backup; pgflow-migrate status names everything that differs.",
             tuple(f"{name} is missing" for name in missing),
         )
+    if readable and identified.closest in _READ:
+        return readable[-1]
     is_ = identified.release or f"of no known release, the closest is {identified.closest}"
     raise PgflowMigrateError(
         f"This database is not upgraded: schema pgflow is {is_}.",
         "To see what stands in the way of the upgrade: pgflow-migrate audit",
     )
+
+
+def _up_to(revision: str) -> list[str]:
+    """The revisions whose invariants hold at ``revision``."""
+    return list(_READ)[: list(_READ).index(revision) + 1]
+
+
+def _wanted(revision: str) -> set[str]:
+    """The columns that the SQL of ``revision`` reads, as the catalogue names them."""
+    return {
+        f"column {table}.{column}"
+        for name in _up_to(revision)
+        for table, columns in _READ[name].items()
+        for column in columns
+    }
 
 
 def _refuse_blind(connection: psycopg.Connection[Any]) -> None:

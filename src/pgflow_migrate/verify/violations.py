@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from pgflow_migrate.verify.checks import Check, checks_at
+
 if TYPE_CHECKING:
     import psycopg
 
 SQLSTATE = "PF004"
-"""What the upgrade's last look raises with (alembic/sql/queue_identity/verify.sql)."""
+"""What the upgrade's last looks raise with (alembic/sql/queue_identity/verify.sql, dirty_runs/verify.sql)."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,7 @@ class Verification:
     Attributes:
         violations: in the order of :data:`pgflow_migrate.verify.checks.CHECKS`.
         looked_at: how much there was to look at.
+        revision: the revision that the catalogue has; later ones promise more.
         database: name of the database.
         server: version of PostgreSQL, such as ``18.1``.
         taken_at: the time of the snapshot that was read, on the server's clock.
@@ -76,9 +79,15 @@ class Verification:
 
     violations: tuple[Violation, ...]
     looked_at: Looked
+    revision: str
     database: str
     server: str
     taken_at: datetime
+
+    @property
+    def checks(self) -> dict[str, Check]:
+        """What was checked, by name."""
+        return checks_at(self.revision)
 
     def of(self, check: str) -> tuple[Violation, ...]:
         """The violations of one invariant."""
