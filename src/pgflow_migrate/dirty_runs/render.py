@@ -82,8 +82,8 @@ def _lines() -> Iterator[str]:
     yield (
         "Everything in schema pgflow, and what ships beside it, that can change tasks, steps, runs, work, "
         "claims or queues; how it is kept off runs of protocol 2, or protocol 2 off others; the test that "
-        f"shows it. `{_TESTS}isolation/` also finds writers in the catalogue by itself, and fails on one that "
-        "is not here.\n"
+        f"shows it. `{_TESTS}isolation/` also finds writers in the catalogue by itself, and fails on one "
+        "that is not here.\n"
     )
     yield from _table(
         ("what", "kind", "writes", "guard", "test"),

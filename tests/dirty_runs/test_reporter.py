@@ -1,0 +1,267 @@
+"""Reports that hang, that fail after a commit, that are interrupted: bounded, and never a second outcome."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from uuid import UUID
+
+import psycopg
+import pytest
+from tests.dirty_runs.conftest import Open
+from tests.dirty_runs.protocol import Session, token
+
+from pgflow_migrate.dirty_runs import reporter
+from pgflow_migrate.dirty_runs.client import Sender
+from pgflow_migrate.dirty_runs.executor import Executor
+from pgflow_migrate.dirty_runs.outcomes import (
+    Accepted,
+    Answer,
+    Claimed,
+    Conflict,
+    NotClaimed,
+    Outcome,
+    Refused,
+    Unconfirmed,
+)
+from pgflow_migrate.dirty_runs.reporter import Report
+
+PATIENCE = 30.0
+
+
+@pytest.fixture(autouse=True)
+def short_delays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reporter, "FIRST_DELAY", 0.001)
+
+
+class Counting:
+    """Reports for real, counts, and fails where it is told to."""
+
+    def __init__(self, dsn: str, fail_after_commit: int = 0) -> None:
+        self._send = Sender(dsn, 30)
+        self._failures = fail_after_commit
+        self.sent: list[tuple[UUID, Outcome]] = []
+
+    def __call__(self, claim: UUID, outcome: Outcome) -> Answer:
+        self.sent.append((claim, outcome))
+        answer = self._send(claim, outcome)
+        if len(self.sent) <= self._failures:
+            raise psycopg.OperationalError("the connection was lost")
+        return answer
+
+
+def eventually(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, "it never happened"
+        threading.Event().wait(0.005)
+
+
+def test_the_bounds_are_the_contracts() -> None:
+    calls: list[float] = []
+
+    def send(_claim: UUID, _outcome: Outcome) -> Answer:
+        calls.append(time.monotonic())
+        raise psycopg.OperationalError("no")
+
+    found = Report(token(), Outcome.succeeded(1), send).submit()
+    assert found == Unconfirmed("attempts", 5, in_flight=False, last_error="no")
+    assert len(calls) == 5
+    assert Report.__init__.__kwdefaults__ == {"attempts": 5, "seconds": 10}
+
+
+def test_a_report_that_never_settles_is_unconfirmed_at_the_deadline_and_heard_when_it_does(
+    demo: Session, open_session: Open, dsn: str
+) -> None:
+    run = demo.started()
+    claim = demo.claimed(run, "a")
+    holder = open_session()
+    with holder.connection.transaction():
+        holder.execute("select from pgflow.runs where run_id = %s for update", run)
+        send = Counting(dsn)
+        report = Report(claim, Outcome.succeeded({"x": 1}), send, seconds=0.3)
+        began = time.monotonic()
+        assert report.submit() == Unconfirmed("deadline", 1, in_flight=True, last_error=None)
+        assert 0.3 <= time.monotonic() - began < PATIENCE
+        assert report.answer is None
+        assert demo.claim_row(claim)["state"] == "active"
+
+    eventually(lambda: report.answer)
+    assert report.late == (Accepted("completed", replayed=False),)
+    # What came late is the answer; nothing is sent again.
+    assert report.submit() == Accepted("completed", replayed=False)
+    assert len(send.sent) == 1
+    assert demo.work(run)["requested_generation"] == 1
+
+
+def test_rounds_overlap_without_a_second_settlement(demo: Session, open_session: Open, dsn: str) -> None:
+    run = demo.started()
+    claim = demo.claimed(run, "a")
+    holder = open_session()
+    send = Counting(dsn)
+    report = Report(claim, Outcome.succeeded([1]), send, seconds=0.1)
+    with holder.connection.transaction():
+        holder.execute("select from pgflow.runs where run_id = %s for update", run)
+        assert isinstance(report.submit(), Unconfirmed)
+        assert isinstance(report.submit(), Unconfirmed)
+        eventually(
+            lambda: demo.value(
+                "select count(*) = 2 from pg_stat_activity where cardinality(pg_blocking_pids(pid)) > 0"
+                " and datname = current_database()"
+            )
+        )
+    eventually(lambda: len(report.late) == 2)
+    assert sorted(str(answer) for answer in report.late) == [
+        str(Accepted("completed", replayed=False)),
+        str(Accepted("completed", replayed=True)),
+    ]
+    assert len({(sent, outcome) for sent, outcome in send.sent}) == 1
+    assert demo.work(run)["requested_generation"] == 1
+
+
+def test_a_report_that_fails_after_a_real_commit_is_confirmed_by_its_replay(demo: Session, dsn: str) -> None:
+    run = demo.started()
+    claim = demo.claimed(run, "a")
+    send = Counting(dsn, fail_after_commit=1)
+    assert Report(claim, Outcome.succeeded(None), send).submit() == Accepted("completed", replayed=True)
+    assert len(send.sent) == 2
+    assert demo.work(run)["requested_generation"] == 1
+    assert demo.task(run, "a")["status"] == "completed"
+
+
+def test_attempts_that_all_fail_after_a_commit_leave_it_unconfirmed_and_one_settlement(
+    demo: Session, dsn: str
+) -> None:
+    run = demo.started()
+    claim = demo.claimed(run, "a")
+    send = Counting(dsn, fail_after_commit=5)
+    report = Report(claim, Outcome.failed("it broke"), send)
+    assert report.submit() == Unconfirmed("attempts", 5, False, "the connection was lost")
+    assert demo.run(run)["status"] == "failed"
+    assert report.submit() == Accepted("failed", replayed=True)
+    assert len(send.sent) == 6
+    assert demo.work(run)["requested_generation"] == 1
+
+
+def test_a_shutdown_ends_a_round_in_flight_and_what_comes_after_is_heard(
+    demo: Session, open_session: Open, dsn: str
+) -> None:
+    run = demo.started()
+    claim = demo.claimed(run, "a")
+    holder = open_session()
+    report = Report(claim, Outcome.succeeded(1), Counting(dsn))
+    found: list[Answer | Unconfirmed] = []
+    with holder.connection.transaction():
+        holder.execute("select from pgflow.runs where run_id = %s for update", run)
+        thread = threading.Thread(target=lambda: found.append(report.submit()))
+        thread.start()
+        eventually(
+            lambda: demo.value(
+                "select count(*) = 1 from pg_stat_activity where cardinality(pg_blocking_pids(pid)) > 0"
+                " and datname = current_database()"
+            )
+        )
+        report.shut_down()
+        thread.join(PATIENCE)
+        assert found == [Unconfirmed("shutdown", 1, in_flight=True, last_error=None)]
+    eventually(lambda: report.answer)
+    assert report.answer == Accepted("completed", replayed=False)
+
+
+def test_a_shutdown_ends_the_wait_between_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reporter, "FIRST_DELAY", PATIENCE)
+    tried = threading.Event()
+
+    def send(_claim: UUID, _outcome: Outcome) -> Answer:
+        tried.set()
+        raise psycopg.OperationalError("no")
+
+    report = Report(token(), Outcome.succeeded(1), send, seconds=PATIENCE)
+    found: list[Answer | Unconfirmed] = []
+    thread = threading.Thread(target=lambda: found.append(report.submit()))
+    thread.start()
+    assert tried.wait(PATIENCE)
+    report.shut_down()
+    thread.join(PATIENCE)
+    assert found[0] in (
+        Unconfirmed("shutdown", 1, in_flight=False, last_error="no"),
+        Unconfirmed("shutdown", 1, in_flight=True, last_error=None),
+    )
+    assert report.submit() == Unconfirmed("shutdown", 0, in_flight=False, last_error=None)
+
+
+def test_definite_answers_are_not_asked_for_again(demo: Session, dsn: str) -> None:
+    run = demo.started()
+    claim = demo.claimed(run, "a")
+    demo.complete(claim, 1)
+    for given, outcome, answer in (
+        (claim, Outcome.succeeded(1), Accepted("completed", replayed=True)),
+        (claim, Outcome.succeeded(2), Conflict("succeeded", "completed")),
+        (claim, Outcome.failed("x"), Conflict("succeeded", "completed")),
+        (token(), Outcome.succeeded(1), Refused("stale", "unknown")),
+    ):
+        send = Counting(dsn)
+        report = Report(given, outcome, send)
+        assert report.submit() == answer
+        assert report.submit() == answer
+        assert len(send.sent) == 1
+
+
+def test_a_run_that_failed_meanwhile_is_a_terminal_answer(demo: Session, dsn: str) -> None:
+    run = demo.started()
+    claim = demo.claimed(run, "a")
+    demo.expire(claim)
+    demo.recover(run, "a", claim)
+    demo.fail(demo.claimed(run, "a"))
+    assert Report(claim, Outcome.succeeded(1), Counting(dsn)).submit() == Refused("stale", "revoked")
+
+
+def test_an_executor_does_a_whole_run_with_a_handler_call_a_step(demo: Session, dsn: str) -> None:
+    seen: list[tuple[str, object, object]] = []
+
+    def handler(claimed: Claimed) -> object:
+        seen.append((claimed.step_slug, claimed.input, claimed.flow_input))
+        return {"from": claimed.step_slug}
+
+    run = demo.started(given={"order": 17})
+    executor = Executor(demo.connection, Sender(dsn, 10), {"a": handler, "b": handler}, token())
+    first = executor.work_one("demo", 30)
+    assert not isinstance(first, (NotClaimed, type(None)))
+    assert first.answer == Accepted("completed", replayed=False)
+    assert executor.work_one("demo", 30) is None
+    demo.settle_down(run)
+    second = executor.work_one("demo", 30)
+    assert not isinstance(second, (NotClaimed, type(None)))
+    assert second.answer == Accepted("completed", replayed=False)
+    demo.settle_down(run)
+    assert seen == [("a", {}, {"order": 17}), ("b", {"a": {"from": "a"}}, None)]
+    assert demo.run(run)["output"] == {"b": {"from": "b"}}
+
+
+@pytest.mark.parametrize(
+    ("handler", "error"),
+    [
+        (lambda _claimed: 1 / 0, "ZeroDivisionError: division by zero"),
+        (lambda _claimed: object(), "TypeError: "),
+        (lambda _claimed: "\0", "ValueError: jsonb cannot hold the character U+0000"),
+    ],
+    ids=["raises", "returns no JSON", "returns what jsonb cannot hold"],
+)
+def test_a_handler_that_fails_fails_the_run(
+    demo: Session, dsn: str, handler: Callable[[Claimed], object], error: str
+) -> None:
+    run = demo.started()
+    executor = Executor(demo.connection, Sender(dsn, 10), {"a": handler}, token())
+    done = executor.work_one("demo", 30)
+    assert not isinstance(done, (NotClaimed, type(None)))
+    assert done.answer == Accepted("failed", replayed=False)
+    assert demo.task(run, "a")["error_message"].startswith(error)
+    assert demo.run(run)["status"] == "failed"
+
+
+def test_a_message_whose_task_cannot_be_claimed_runs_no_handler(demo: Session, dsn: str) -> None:
+    run = demo.started()
+    demo.request(run)
+    executor = Executor(demo.connection, Sender(dsn, 10), {}, token())
+    assert executor.work_one("demo", 30) == NotClaimed("blocked", "pending")
