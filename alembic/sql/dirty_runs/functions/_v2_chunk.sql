@@ -68,10 +68,9 @@ begin
   from pgflow.step_states state
   where state.run_id = p_run.run_id;
 
-  if open_steps <> p_run.remaining_steps then
+  if open_steps > 0 and open_steps <> p_run.remaining_steps then
     update pgflow.runs run set remaining_steps = open_steps where run.run_id = p_run.run_id;
   end if;
-
   if ready_step is not null then
     perform pgflow._v2_dispatch_step(p_run.run_id, ready_step);
     return jsonb_build_object('outcome', 'dispatched', 'step_slug', ready_step, 'examined', examined);
@@ -92,7 +91,8 @@ begin
       using errcode = 'PF007';
   end if;
   update pgflow.runs run
-  set status = 'completed', completed_at = greatest(clock_timestamp(), run.started_at), output = leaves
+  set status = 'completed', completed_at = greatest(clock_timestamp(), run.started_at), output = leaves,
+      remaining_steps = 0
   where run.run_id = p_run.run_id
   returning run.completed_at into ended_at;
   perform pgflow._v2_send_hint(p_run.run_id, 'run:completed', jsonb_build_object(
