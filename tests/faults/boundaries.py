@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -26,9 +27,14 @@ _PHASES = {
 
 PHASES = (
     *("settings", "ledger", "live workers", "fence", "preflight", "slug rules", "backfill", "index"),
-    *("functions", "verify", "version", "commit"),
+    *("functions", "verify", "version", "dirty_runs", "commit"),
 )
 """The phases of an upgrade from 0.16.0, in order."""
+
+# What Alembic sends when the database is at queue identity, be it there already or by now.
+_AT_QUEUE_IDENTITY = re.compile(
+    r"(?:insert into|update) pgflow_migrate\.alembic_version .*?'queue_identity'", re.IGNORECASE | re.DOTALL
+)
 
 
 @dataclass(frozen=True)
@@ -67,11 +73,14 @@ def enumerate_boundaries(messages: Sequence[tuple[str, ...]]) -> tuple[Boundary,
 def _boundaries(messages: Sequence[tuple[str, ...]]) -> Iterator[Boundary]:
     files = _files()
     phase = "settings"
+    arrived = False
     number = 0
     for message in messages:
         text = "".join(message)
         file = files.get(text, "")
-        phase = _phase(text, file, phase)
+        # It begins with files of queue_identity.
+        phase = "dirty_runs" if file and arrived else _phase(text, file, phase)
+        arrived = arrived or _AT_QUEUE_IDENTITY.match(text) is not None
         for place, statement in enumerate(message, 1):
             moments: tuple[When, ...] = ("before",)
             if statement == "COMMIT":
@@ -92,7 +101,7 @@ def _phase(text: str, file: str, before: str) -> str:
         return _PHASES.get(path.removesuffix(".sql"), before)
     if text == ledger.CREATE:
         return "ledger"
-    if text.startswith("UPDATE pgflow_migrate.alembic_version"):
+    if text.startswith("UPDATE pgflow_migrate.alembic_version") and before != "dirty_runs":
         return "version"
     if text.startswith(("select (select count(*)", "select txid_current", "COMMIT")):
         return "commit"
@@ -103,7 +112,7 @@ def _files() -> dict[str, str]:
     """Revision and path by content; of files that are alike, the newest revision's."""
     found = {}
     folder = resources.revision_sql("")
-    for revision in ("core_0_15_1", "core_0_16_0", "queue_identity"):
+    for revision in ("core_0_15_1", "core_0_16_0", "queue_identity", "dirty_runs"):
         for path in sorted((folder / revision).rglob("*.sql")):
             found[path.read_text(encoding="utf-8")] = path.relative_to(folder).as_posix()
     return found

@@ -10,21 +10,27 @@ from tests.faults.ground import Ground, grounds
 
 
 @pytest.fixture(scope="session")
-def both() -> Iterator[tuple[Ground, ...]]:
-    """Grounds at 0.16.0 and at 0.15.0."""
+def all_of_them() -> Iterator[tuple[Ground, ...]]:
+    """Grounds at 0.16.0, at 0.15.0 and at queue identity."""
     if sys.platform != "linux":
         pytest.skip("NOT CHECKED: faults are made with Linux's /proc and prlimit")
-    with grounds("core_0_16_0", "core_0_15_0") as there:
+    with grounds("core_0_16_0", "core_0_15_0", "queue_identity") as there:
         yield there
 
 
 @pytest.fixture
-def from_0_16(both: tuple[Ground, ...]) -> Ground:
+def from_0_16(all_of_them: tuple[Ground, ...]) -> Ground:
     """A populated 0.16.0 database."""
-    return both[0]
+    return all_of_them[0]
 
 
 @pytest.fixture
-def from_0_15(both: tuple[Ground, ...]) -> Ground:
+def from_0_15(all_of_them: tuple[Ground, ...]) -> Ground:
     """A populated 0.15.0 database."""
-    return both[1]
+    return all_of_them[1]
+
+
+@pytest.fixture
+def from_queue_identity(all_of_them: tuple[Ground, ...]) -> Ground:
+    """A populated database at queue identity."""
+    return all_of_them[2]

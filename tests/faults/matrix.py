@@ -25,8 +25,8 @@ from tests.faults.boundaries import Boundary
 from tests.faults.ground import Cell, Ground, grounds
 from tests.faults.kinds import KINDS, Kind
 
-STARTS = ("core_0_16_0", "core_0_15_0")
-"""Where upgrades start: the second one for the files' boundaries and the first kind only."""
+STARTS = ("core_0_16_0", "core_0_15_0", "queue_identity")
+"""Where upgrades start: all but the first for the files' boundaries and the first kind only."""
 
 
 @dataclass(frozen=True)
