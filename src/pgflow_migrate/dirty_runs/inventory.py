@@ -1,4 +1,4 @@
-"""Everything that can write to tasks, steps, runs, work, claims or queues, and what keeps the protocols apart.
+"""Everything that can write to tasks, steps, runs, work, claims or queues, and what keeps protocols apart.
 
 A test finds writers in the catalogue by itself and holds this list against them.
 """
@@ -9,7 +9,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 Kind = Literal[
-    "entry point", "helper", "trigger", "cron", "shipped helper", "documented helper", "v2 entry", "v2 internal"
+    "entry point",
+    "helper",
+    "trigger",
+    "cron",
+    "shipped helper",
+    "documented helper",
+    "v2 entry",
+    "v2 internal",
 ]
 
 
@@ -371,8 +378,8 @@ INVENTORY: tuple[Writer, ...] = (
         "work_is_stable on run_work",
         "trigger",
         "nothing: a guard",
-        "rejects: PF005 for a run of protocol 1, PF006 for generations that go back or jump, for another identity, "
-        "for clearing attention; 55000 for a deletion before it is safe",
+        "rejects: PF005 for a run of protocol 1, PF006 for generations that go back or jump, for another "
+        "identity, for clearing attention; 55000 for a deletion before it is safe",
         "isolation/test_identity.py::test_a_work_row_is_stable",
     ),
     Writer(
@@ -393,8 +400,8 @@ INVENTORY: tuple[Writer, ...] = (
         "claim_is_evidence on task_claims",
         "trigger",
         "nothing: a guard",
-        "rejects: PF006 for a claim on a task that is not eligible, for another identity, for a change of what is "
-        "over; 55000 for a deletion before it is safe",
+        "rejects: PF006 for a claim on a task that is not eligible, for another identity, for a change of "
+        "what is over; 55000 for a deletion before it is safe",
         "isolation/test_identity.py::test_a_claim_is_evidence",
     ),
     Writer(
@@ -445,8 +452,8 @@ INVENTORY: tuple[Writer, ...] = (
         "prune_data_older_than(interval)",
         "documented helper",
         "as pgflow's documentation has it: deletes old runs, messages, workers",
-        "refuses: 23503 by the foreign key of task_claims, once a run of protocol 2 is old; nothing is deleted, of "
-        "protocol 1 neither. Replace it",
+        "refuses: 23503 by the foreign key of task_claims, once a run of protocol 2 is old; nothing is "
+        "deleted, of protocol 1 neither. Replace it",
         "isolation/test_pruning.py::test_a_helper_that_does_not_know_protocol_2_is_stopped_by_foreign_keys",
     ),
     # -- protocol 2: entries ---------------------------------------------------------------------

@@ -1,0 +1,227 @@
+"""What the guards of protocol 2 refuse whoever writes by SQL; updates of rows of protocol 1 go on as ever."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+from tests.dirty_runs.isolation.conftest import World
+from tests.dirty_runs.protocol import WORKER, Session, token
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "protocol_version = 1, definition_sha256 = null",
+        "definition_sha256 = sha256('other')",
+        "input = '{\"other\": 1}'",
+        "flow_slug = 'plain'",
+        "run_id = gen_random_uuid()",
+    ],
+)
+def test_the_identity_of_a_run_is_final(world: World, change: str) -> None:
+    with world.unchanged():
+        for run in world.runs.values():
+            error = world.error(f"update pgflow.runs set {change} where run_id = %(run)s", {"run": run})
+            assert (error.sqlstate, error.diag.message_primary) == (
+                "PF006",
+                f"run {run} of protocol 2: identity, input and a final status are never changed",
+            )
+
+
+@pytest.mark.parametrize(
+    ("situation", "status"),
+    [("failed", "started"), ("failed", "completed"), ("completed", "failed"), ("completed", "started")],
+)
+def test_a_final_status_is_final(world: World, situation: str, status: str) -> None:
+    with world.unchanged():
+        error = world.error(
+            "update pgflow.runs set status = %(status)s, failed_at = null, completed_at = null"
+            " where run_id = %(run)s",
+            {"run": world.runs[situation], "status": status},
+        )
+        assert error.sqlstate == "PF006"
+
+
+def test_a_run_of_protocol_1_never_becomes_one_of_protocol_2(world: World) -> None:
+    with world.unchanged():
+        for run in world.plain.values():
+            error = world.error(
+                "update pgflow.runs set protocol_version = 2, definition_sha256 = sha256('any')"
+                " where run_id = %(run)s",
+                {"run": run},
+            )
+            assert error.sqlstate == "PF006"
+
+
+def test_rows_of_protocol_1_are_written_as_ever(world: World) -> None:
+    session = world.session
+    run = world.plain["failed"]
+    session.execute(
+        "update pgflow.runs set status = 'started', failed_at = null, input = '2' where run_id = %s", run
+    )
+    session.execute(
+        "update pgflow.step_tasks set message_id = 1000, queue_name = 'elsewhere' where run_id = %s", run
+    )
+    assert session.value("select status from pgflow.runs where run_id = %s", run) == "started"
+    assert session.value("select queue_name from pgflow.step_tasks where run_id = %s", run) == "elsewhere"
+
+
+def test_a_run_of_protocol_2_has_its_work_row(lasting: Session) -> None:
+    lasting.define("worked")
+    run = lasting.started("worked")
+    lasting.fail(lasting.claimed(run, "a"))
+    lasting.release(run)
+    before = lasting.everything()
+    for statement in (
+        "insert into pgflow.runs (flow_slug, input, protocol_version, definition_sha256)"
+        f" select flow_slug, input, 2, definition_sha256 from pgflow.runs where run_id = '{run}'",
+        f"delete from pgflow.run_work where run_id = '{run}'",
+    ):
+        with pytest.raises(psycopg.Error, match="of protocol 2 has no work row") as caught:
+            lasting.execute(statement)
+        assert caught.value.sqlstate == "PF006"
+    assert lasting.everything() == before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "queue_name = 'plain'",
+        "message_id = message_id + 1000",
+        "message_id = null",
+        "task_index = 7",
+        "step_slug = case step_slug when 'a' then 'b' else 'a' end, task_index = 7",
+    ],
+)
+def test_the_address_of_a_task_is_final(world: World, change: str) -> None:
+    with world.unchanged():
+        for task in world.tasks():
+            address = {key: task[key] for key in ("run_id", "step_slug", "task_index")}
+            error = world.error(
+                f"update pgflow.step_tasks set {change} where (run_id, step_slug, task_index)"
+                " = (%(run_id)s, %(step_slug)s, %(task_index)s)",
+                address,
+            )
+            assert (error.sqlstate, error.diag.message_primary) == (
+                "PF006",
+                f"task ({task['run_id']}, {task['step_slug']}, {task['task_index']}): queue, message and"
+                " address are never changed",
+            )
+
+
+@pytest.mark.parametrize(
+    ("situation", "change", "fault"),
+    [
+        ("held", "created_at = created_at + interval '1 s'", "its identity never changes"),
+        ("held", "run_id = '{completed}'", "its identity never changes"),
+        ("held", "requested_generation = requested_generation + 2", "requests are raised one by one"),
+        ("dispatched", "requested_generation = requested_generation - 1", "requests are raised one by one"),
+        ("completed", "processed_generation = processed_generation - 1", "what is processed stays processed"),
+        (
+            "attention",
+            "state = 'clean', attention_at = null, attention_reason = null",
+            "attention is never cleared by itself",
+        ),
+    ],
+)
+def test_a_work_row_is_stable(world: World, situation: str, change: str, fault: str) -> None:
+    run = world.runs[situation]
+    change = change.format(completed=world.runs["completed"])
+    with world.unchanged():
+        error = world.error(f"update pgflow.run_work set {change} where run_id = %(run)s", {"run": run})
+        assert (error.sqlstate, error.diag.message_primary) == ("PF006", f"work row of run {run}: {fault}")
+        error = world.error("delete from pgflow.run_work where run_id = %(run)s", {"run": run})
+        assert error.sqlstate == "55000"
+        for plain in world.plain.values():
+            error = world.error("insert into pgflow.run_work (run_id) values (%(run)s)", {"run": plain})
+            assert (error.sqlstate, error.diag.message_primary) == (
+                "PF005",
+                f"run {plain} is not of protocol 2",
+            )
+
+
+@pytest.mark.parametrize(
+    "truncate",
+    [
+        "pgflow.run_work",
+        "pgflow.task_claims, pgflow.step_tasks",
+        "pgflow.step_tasks cascade",
+        "pgflow.runs cascade",
+        "pgflow.flows cascade",
+    ],
+)
+def test_evidence_is_not_truncated(demo_world: World, truncate: str) -> None:
+    with demo_world.unchanged():
+        error = demo_world.error(f"truncate {truncate}")
+    assert error.sqlstate == "PF006"
+    assert str(error.diag.message_primary).endswith("is evidence and is not truncated")
+
+
+CLAIM = """
+insert into pgflow.task_claims (
+  claim_id, run_id, step_slug, task_index, claim_number, queue_name, message_id, worker_id, max_attempts,
+  when_exhausted, timeout_seconds, claimed_at, lease_expires_at
+)
+select %(token)s, task.run_id, task.step_slug, 0, {number}, task.queue_name, task.message_id + {off}, %(worker)s,
+  1, 'fail', 60, now(), now() + interval '90 s'
+from pgflow.step_tasks task
+where (task.run_id, task.step_slug) = (%(run)s, %(step)s)
+"""
+
+
+@pytest.mark.parametrize(
+    ("situation", "step", "number", "off", "fault"),
+    [
+        ("queued", "a", 2, 0, "its number is not the next"),
+        ("queued", "a", 1, 1, "its message is not its task's"),
+        ("held", "a", 2, 0, "its task is not queued"),
+        ("dispatched", "a", 2, 0, "its run's work is not clean"),
+        ("dispatched", "b", 1, 0, "its run's work is not clean"),
+        ("failed", "a", 2, 0, "its run is not a started one of protocol 2"),
+        ("completed", "b", 2, 0, "its run is not a started one of protocol 2"),
+        ("attention", "a", 3, 0, "its run's work is not clean"),
+        ("plain", "a", 1, 0, "its run is not a started one of protocol 2"),
+    ],
+)
+def test_a_claim_is_evidence(
+    world: World, situation: str, step: str, number: int, off: int, fault: str
+) -> None:
+    run = world.runs.get(situation, world.plain["queued"])
+    claim = token()
+    with world.unchanged():
+        error = world.error(
+            CLAIM.format(number=number, off=off), {"token": claim, "worker": WORKER, "run": run, "step": step}
+        )
+        assert (error.sqlstate, error.diag.message_primary) == (
+            "PF006",
+            f"claim {claim} on task ({run}, {step}, 0): {fault}",
+        )
+
+
+@pytest.mark.parametrize(
+    ("condition", "change", "fault"),
+    [
+        ("state = 'settled'", "settled_at = now()", "it is settled already"),
+        ("state = 'settled'", "state = 'active'", "it is settled already"),
+        ("state = 'revoked'", "revoked_reason = 'run_failed'", "it is revoked already"),
+        (
+            "state = 'active'",
+            "lease_expires_at = lease_expires_at + interval '1 s'",
+            "its identity never changes",
+        ),
+        ("state = 'active'", "worker_id = gen_random_uuid()", "its identity never changes"),
+        ("state = 'active'", "message_id = message_id + 1000", "its identity never changes"),
+    ],
+)
+def test_a_claim_changes_only_by_its_end(world: World, condition: str, change: str, fault: str) -> None:
+    claims = world.values(f"select claim_id from pgflow.task_claims where {condition}")
+    assert claims
+    with world.unchanged():
+        for claim in claims:
+            for statement, state, text in (
+                (f"update pgflow.task_claims set {change}", "PF006", fault),
+                ("delete from pgflow.task_claims", "55000", "is kept"),
+            ):
+                error = world.error(f"{statement} where claim_id = %(claim)s", {"claim": claim})
+                assert error.sqlstate == state
+                assert text in str(error.diag.message_primary)
