@@ -150,7 +150,7 @@ def demo_world(populated: World) -> Iterator[World]:
 
 @pytest.fixture(scope="module")
 def lasting(server: Server, templates: Templates) -> Iterator[Session]:
-    """A session on an empty database of the module's, where all is committed: tests have flows of their own."""
+    """A session on an empty database of the module's, where all is committed: tests define their own."""
     with database(server, templates) as dsn:
         session = Session(dsn)
         yield session

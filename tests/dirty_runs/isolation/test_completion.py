@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -13,11 +14,12 @@ FAIL = "update pgflow.runs set status = 'failed', failed_at = %s, remaining_step
 FAILED_AT = ["2100-01-01", None]
 
 
-def plain_run(session: Session) -> object:
+def plain_run(session: Session) -> UUID:
     """A run of protocol 1 of a flow with one step."""
     session.execute("select pgflow.create_flow('single')")
     session.execute("select pgflow.add_step('single', 'only')")
-    return session.value("select run_id from pgflow.start_flow('single', '{}')")
+    run: UUID = session.value("select run_id from pgflow.start_flow('single', '{}')")
+    return run
 
 
 @pytest.mark.parametrize("failed_at", FAILED_AT)

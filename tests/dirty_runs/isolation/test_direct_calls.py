@@ -1,4 +1,4 @@
-"""Callbacks and helpers of protocol 1, called on runs of protocol 2 in any situation and on their messages."""
+"""Callbacks and helpers of protocol 1 on runs of protocol 2 in every situation, and on their messages."""
 
 from __future__ import annotations
 

@@ -162,8 +162,8 @@ insert into pgflow.task_claims (
   claim_id, run_id, step_slug, task_index, claim_number, queue_name, message_id, worker_id, max_attempts,
   when_exhausted, timeout_seconds, claimed_at, lease_expires_at
 )
-select %(token)s, task.run_id, task.step_slug, 0, {number}, task.queue_name, task.message_id + {off}, %(worker)s,
-  1, 'fail', 60, now(), now() + interval '90 s'
+select %(token)s, task.run_id, task.step_slug, 0, {number}, task.queue_name, task.message_id + {off},
+  %(worker)s, 1, 'fail', 60, now(), now() + interval '90 s'
 from pgflow.step_tasks task
 where (task.run_id, task.step_slug) = (%(run)s, %(step)s)
 """

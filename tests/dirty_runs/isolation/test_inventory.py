@@ -60,9 +60,11 @@ def test_the_named_test_exists(writer: Writer) -> None:
         " $$ begin with gone as (delete from step_tasks returning 1) select; end $$",
         # by PGMQ
         "function pgflow.newcomer(uuid) returns void language sql as $$ select pgmq.archive('demo', 1) $$",
-        "function pgflow.newcomer(uuid) returns void language sql as $$ select \"pgmq\" . read('demo', 1, 1) $$",
+        "function pgflow.newcomer(uuid) returns void language sql as"
+        " $$ select \"pgmq\" . read('demo', 1, 1) $$",
         # by one that is called
-        "function pgflow.newcomer(uuid) returns void language sql as $$ select pgflow.start_ready_steps($1) $$",
+        "function pgflow.newcomer(uuid) returns void language sql as"
+        " $$ select pgflow.start_ready_steps($1) $$",
         "function pgflow.newcomer(uuid) returns void language plpgsql set search_path = pgflow as"
         ' $$ begin perform "start_ready_steps" ($1); end $$',
         # by a text that is put together

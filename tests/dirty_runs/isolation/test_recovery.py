@@ -8,7 +8,7 @@ from tests.dirty_runs.isolation.conftest import World
 
 def test_a_task_of_protocol_2_does_not_stall(world: World) -> None:
     session = world.session
-    # Whoever looks at the clock alone sees a stalled task: of a held run and one in attention, and of protocol 1.
+    # By the clock three tasks are stalled: of a held run, of one in attention, of protocol 1.
     session.execute(
         "update pgflow.step_tasks set queued_at = queued_at - interval '1 day',"
         " started_at = started_at - interval '1 day' where status = 'started'"

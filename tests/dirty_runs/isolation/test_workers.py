@@ -19,7 +19,7 @@ CALLS = {
     "pgflow_cleanup_logs": "select pgflow.cleanup_ensure_workers_logs()",
     "setup_ensure_workers_cron(text)": "select pgflow.setup_ensure_workers_cron()",
     "setup_requeue_stalled_tasks_cron(text)": "select pgflow.setup_requeue_stalled_tasks_cron()",
-    "step_tasks_last_worker_id_fkey on step_tasks": "delete from pgflow.workers where true returning worker_id",
+    "step_tasks_last_worker_id_fkey on step_tasks": "delete from pgflow.workers returning worker_id",
 }
 
 

@@ -51,7 +51,7 @@ select evtname::text from pg_event_trigger
 _LITERAL = re.compile(r"'(?:[^']|'')*'")
 _DOLLARS = re.compile(r"(\$[a-z_]*\$).*?\1", re.DOTALL | re.IGNORECASE)
 _COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
-# "for update", "for no key update" and "do update" write nothing by themselves; "do update" follows an insert.
+# "for update" and "for no key update" write nothing; "do update" follows an insert.
 _DML = re.compile(
     r"\binsert\s+into\b|\bdelete\s+from\b|\bmerge\s+into\b|\btruncate\b|\bcopy\b"
     r"|(?<!for )(?<!key )(?<!do )\bupdate\s+(?!of\b|skip\b|nowait\b)[a-z_\"]",
@@ -72,7 +72,7 @@ def code(body: str) -> str:
 
 
 def writes_by_itself(language: str, body: str) -> bool:
-    """Whether a body has a statement that changes rows, a call of PGMQ's that does, or any dynamic statement."""
+    """Whether a body has a statement that changes rows, a call that does, or any dynamic statement."""
     if language not in ("sql", "plpgsql"):
         return True
     text = code(body)
