@@ -64,7 +64,7 @@ def _lines() -> Iterator[str]:
     yield (
         "Two calls on one run: the first has its locks, the second comes meanwhile and waits "
         "(`reconcile_one_run` never waits). Each row is driven on separate connections, once with the first "
-        f"committing and once with it rolling back; `{_TESTS}races/test_contentions.py`.\n"
+        f"committing and once with it rolling back; `{_TESTS}races/test_contention.py`.\n"
     )
     yield from _table(("before", "is"), ((f"`{name}`", text) for name, text in contract.SITUATIONS.items()))
     yield ""
@@ -92,8 +92,12 @@ def _lines() -> Iterator[str]:
             for entry in INVENTORY
         ),
     )
-    yield "\n## What is promised\n"
+    yield "\n## What is promised"
+    topic = ""
     for promise in PROMISES:
+        if promise.topic != topic:
+            topic = promise.topic
+            yield f"\n**{topic.capitalize()}**\n"
         yield f"- {promise.text} {', '.join(_test(test) for test in promise.tests)}"
     yield "\n## Deferred\n"
     yield from (f"- {text}" for text in contract.DEFERRED)
