@@ -6,7 +6,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 WORKERS ?= 3
 
-.PHONY: demo test lint types tests faults traffic benchmark benchmark-claims audits contract clean
+.PHONY: demo test lint types tests faults traffic benchmark benchmark-claims audits contract evidence clean
 
 demo: .venv/.embedded
 	$(BIN)/pgflow-migrate demo
@@ -40,6 +40,9 @@ audits: .venv/.dev
 
 contract: .venv/.dev
 	$(BIN)/pgflow-migrate dirty-runs contract > docs/dirty-runs.md
+
+evidence: .venv/.dev
+	$(BIN)/python -m tests.dirty_runs.evidence $(EVIDENCE_ARGS)
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

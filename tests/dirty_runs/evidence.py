@@ -1,0 +1,158 @@
+"""Runs every check that the contract of protocol 2 names, on databases of its own, and shows what came out.
+
+``make evidence``, or ``python -m tests.dirty_runs.evidence [--format json] [--topic reporting]``. Exits 1 when
+a check fails or a test that it names does not run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as ET
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from pgflow_migrate.dirty_runs.acceptance import PROMISES
+from pgflow_migrate.dirty_runs.contract import TRANSITIONS
+from pgflow_migrate.dirty_runs.inventory import INVENTORY
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+
+
+@dataclass(frozen=True)
+class Check:
+    """Something that the contract says, and the tests that show it."""
+
+    topic: str
+    text: str
+    tests: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A check that has been run.
+
+    Attributes:
+        topic: transition, writer, or the topic of a promise.
+        check: what the contract says.
+        result: passed, failed, or missing (no such test has run).
+        tests: how many ran for it.
+        seconds: what they took.
+        failures: the names of those that failed.
+    """
+
+    topic: str
+    check: str
+    result: str
+    tests: int
+    seconds: float
+    failures: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A test that has run: ``transitions/test_start.py::test_x``, without its parameters."""
+
+    name: str
+    full_name: str
+    passed: bool
+    seconds: float
+
+
+def checks(topic: str | None) -> list[Check]:
+    """Everything that names a test: transitions, promises, the inventory."""
+    found = [
+        *(Check("transition", transition.name, (transition.test,)) for transition in TRANSITIONS),
+        *(Check(promise.topic, promise.text, promise.tests) for promise in PROMISES),
+        *(Check("writer", entry.name, (entry.test,)) for entry in INVENTORY),
+    ]
+    return [check for check in found if topic in (None, check.topic)]
+
+
+def run(names: Iterable[str], workers: str) -> list[Case]:
+    """Run tests with pytest; what they say goes to stderr."""
+    nodes = sorted({f"{HERE / name.partition('::')[0]}" + _function(name) for name in names})
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.xml"
+        subprocess.run(
+            [
+                *(sys.executable, "-m", "pytest", "-q", "-n", workers, "--dist", "loadfile"),
+                f"--junitxml={report}",
+                *nodes,
+            ],
+            cwd=ROOT,
+            stdout=sys.stderr,
+            check=False,
+        )
+        return list(_cases(report)) if report.is_file() else []
+
+
+def _function(name: str) -> str:
+    function = name.partition("::")[2]
+    return "" if function == "*" else f"::{function}"
+
+
+def _cases(report: Path) -> Iterator[Case]:
+    for case in ET.parse(report).iter("testcase"):  # noqa: S314  written by pytest just now
+        file = case.get("classname", "").removeprefix("tests.dirty_runs.").replace(".", "/") + ".py"
+        full_name = f"{file}::{case.get('name')}"
+        passed = all(case.find(what) is None for what in ("failure", "error", "skipped"))
+        yield Case(full_name.partition("[")[0], full_name, passed, float(case.get("time", 0)))
+
+
+def shown(check: Check, cases: list[Case]) -> Shown:
+    """What the tests of a check have come to."""
+    result, own = "passed", []
+    for name in check.tests:
+        file, _, function = name.partition("::")
+        of_name = [c for c in cases if c.name == name or (function == "*" and c.name.startswith(f"{file}::"))]
+        own += of_name
+        if not of_name:
+            result = "missing"
+    failures = tuple(case.full_name for case in own if not case.passed)
+    return Shown(
+        check.topic,
+        check.text,
+        "failed" if failures else result,
+        len(own),
+        round(sum(case.seconds for case in own), 2),
+        failures,
+    )
+
+
+def main() -> None:
+    """Run the checks and print them."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--format", choices=["table", "json"], default="table")
+    parser.add_argument(
+        "--topic", help="transition, contract, isolation, reconciliation, reporting or writer"
+    )
+    parser.add_argument("--workers", default="2", help="processes of pytest")
+    arguments = parser.parse_args()
+    wanted = checks(arguments.topic)
+    if not wanted:
+        parser.error(f"there is no topic {arguments.topic!r}")
+    cases = run({test for check in wanted for test in check.tests}, arguments.workers)
+    results = [shown(check, cases) for check in wanted]
+    bad = [result for result in results if result.result != "passed"]
+    if arguments.format == "json":
+        print(json.dumps({"passed": not bad, "checks": [asdict(result) for result in results]}, indent=2))
+    else:
+        for result in results:
+            print(
+                f"{result.result:<8} {result.topic:<15} {result.tests:>4} tests {result.seconds:>7.2f} s "
+                f" {result.check}"
+            )
+            for failure in result.failures:
+                print(f"         {failure}")
+        print(f"{len(results) - len(bad)} of {len(results)} checks passed, {len(cases)} tests.")
+    sys.exit(1 if bad else 0)
+
+
+if __name__ == "__main__":
+    main()
