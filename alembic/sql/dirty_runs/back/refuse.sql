@@ -1,6 +1,6 @@
--- Refuse, SQLSTATE PF008, while there is a run of protocol 2: queue_identity could neither carry it on nor keep it apart.
--- Runs after the fence, so none begins any more. The new tables are not behind the fence: whoever reads one may be
--- waiting for us, so they are not waited for.
+-- Refuse, SQLSTATE PF008, while there is a run of protocol 2, which queue_identity could neither carry on nor keep
+-- apart. Runs after the fence, so none begins any more. The new tables are not behind the fence: whoever reads one may
+-- be waiting for us, so they are not waited for.
 lock table pgflow.run_work, pgflow.task_claims in access exclusive mode nowait;
 
 do $refuse$

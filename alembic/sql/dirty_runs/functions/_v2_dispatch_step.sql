@@ -55,4 +55,5 @@ $$;
 
 comment on function pgflow._v2_dispatch_step(uuid, text) is
   'Internal, under the run''s lock. Start a step that is "created": state, one queued task, one message to '
-  'steps.queue_name with the step''s start delay. P0002 when the step is not "created"; PF005 when the run is not a started one of protocol 2.';
+  'steps.queue_name with the step''s start delay. P0002 when the step is not "created"; PF005 when the run is not a '
+  'started one of protocol 2.';

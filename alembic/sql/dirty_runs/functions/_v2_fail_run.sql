@@ -69,5 +69,5 @@ $$;
 
 comment on function pgflow._v2_fail_run(uuid, text, text) is
   'Internal, under the locks of run, work, step state and task. Step and run fail, unfinished tasks are cancelled, '
-  'active claims revoked (run_failed), all messages of the run archived, the request counted and processed. PF005 when the run is not a started one of '
-  'protocol 2.';
+  'active claims revoked (run_failed), all messages of the run archived, the request counted and processed. PF005 when '
+  'the run is not a started one of protocol 2.';

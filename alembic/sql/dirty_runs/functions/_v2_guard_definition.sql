@@ -11,6 +11,8 @@ declare
     when 'DELETE' then array[old.flow_slug]
     else array(select distinct moved.slug from unnest(array[old.flow_slug, new.flow_slug]) as moved (slug) order by 1)
   end;
+  -- As JSON, because not every table has the columns.
+  inserted constant jsonb := case tg_op when 'INSERT' then to_jsonb(new) end;
   flow_of text;
   hold text;
 begin
@@ -27,14 +29,17 @@ begin
   if hold is not null and tg_op = 'INSERT' then
     if tg_table_name = 'steps' then
       if exists (
-        select from pgflow.steps step where step.flow_slug = new.flow_slug and step.step_slug = new.step_slug
+        select
+        from pgflow.steps step
+        where step.flow_slug = new.flow_slug and step.step_slug = inserted ->> 'step_slug'
       ) then
         return new;
       end if;
     elsif exists (
       select
       from pgflow.deps dep
-      where (dep.flow_slug, dep.dep_slug, dep.step_slug) = (new.flow_slug, new.dep_slug, new.step_slug)
+      where (dep.flow_slug, dep.dep_slug, dep.step_slug)
+        = (new.flow_slug, inserted ->> 'dep_slug', inserted ->> 'step_slug')
     ) then
       return new;
     end if;

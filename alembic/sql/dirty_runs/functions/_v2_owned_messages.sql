@@ -8,7 +8,7 @@ as $$
 begin
   -- As a rule there is no such run, and an index of nothing says so.
   if not exists (select from pgflow.runs run where run.protocol_version = 2) then
-    return '{}';
+    return array[]::bigint[];
   end if;
   return array(
     select task.message_id
