@@ -42,7 +42,8 @@ begin
     select s.*
     from pgflow.steps s
     where s.flow_slug = p_flow_slug
-    order by s.step_slug
+    -- Not by the slug, whose order is the database's.
+    order by s.step_index
     limit (limits ->> 'steps')::integer + 1
   ) step;
 
@@ -75,8 +76,11 @@ begin
         ('start_delay', jsonb_path_exists(
           definition, '$.steps[*] ? (@.startDelay < 0 || @.startDelay > $start_delay_seconds_max)', limits
         )),
+        -- Of a larger flow only a part was read, and no size can be told.
         ('definition_bytes',
-          pgflow._v2_bytes(pgflow._canonical_json(definition)) > (limits ->> 'definition_bytes')::integer)
+          step_count = (limits ->> 'steps')::integer
+            and edge_count = (limits ->> 'edges')::integer
+            and pgflow._v2_bytes(pgflow._canonical_json(definition)) > (limits ->> 'definition_bytes')::integer)
     ) as fault (name, is_there)
     where fault.is_there
   );
