@@ -5,6 +5,8 @@
 -- replaces the helper that pgflow documents, in both of its versions, and itself. A helper that somebody has
 -- changed is refused, not overwritten. No upgrade installs it.
 --
+-- It works with and without protocol 2 (revision dirty_runs), and leaves all of protocol 2 alone.
+--
 -- Then, from cron or by hand: select pgflow.prune_data_older_than(interval '30 days');
 do $install$
 declare
@@ -12,7 +14,8 @@ declare
   replaceable_md5s constant text[] := array[
     'fcba8d05326f47f4b94801fadc18a15c',  -- documented since 0.7.0
     'e7cbf1f31d65d4cb3020b74b015072da',  -- documented from 0.2.3 to 0.6.1
-    '0a1018a18bd0e2e8171621b1e9c03406'  -- the one below
+    '0a1018a18bd0e2e8171621b1e9c03406',  -- the one below, before there was protocol 2
+    '8a691bb935359582ea1fa21af2d1e9e7'  -- the one below
   ];
 begin
   if not exists (
@@ -64,6 +67,12 @@ begin
 -- recovery may have to wait for this function, or this function for them, but never both.
 declare
   cut_off constant timestamptz := now() - retention_interval;
+  has_protocols constant boolean := exists (
+    select
+    from pg_attribute a
+    where a.attrelid = 'pgflow.runs'::regclass and a.attname = 'protocol_version' and not a.attisdropped
+  );
+  unless_kept text := '';
   old_runs uuid[];
   dead_workers uuid[];
   their_tasks tid[];
@@ -78,15 +87,32 @@ begin
   -- One pruning at a time: two of them could meet in the archives in different orders.
   perform pg_advisory_xact_lock(hashtextextended('pgflow.prune_data_older_than', 0));
 
-  -- Decided once. A run that ends from here on is left to the next pruning.
-  select array_agg(locked.run_id) into old_runs
-  from (
-    select run.run_id
-    from pgflow.runs run
-    where run.completed_at < cut_off or run.failed_at < cut_off
-    order by run.run_id
-    for update
-  ) as locked;
+  -- Decided once. A run that ends from here on is left to the next pruning. Runs of protocol 2 are not even
+  -- locked: they go with their flow, once that is safe. What names protocol_version is planned only where the
+  -- column is.
+  if has_protocols then
+    select array_agg(locked.run_id) into old_runs
+    from (
+      select run.run_id
+      from pgflow.runs run
+      where run.protocol_version = 1 and (run.completed_at < cut_off or run.failed_at < cut_off)
+      order by run.run_id
+      for update
+    ) as locked;
+    unless_kept :=
+      'and not exists ('
+      'select from pgflow.step_tasks task join pgflow.runs run on run.run_id = task.run_id '
+      'where task.queue_name = $2 and task.message_id = archived.msg_id and run.protocol_version = 2)';
+  else
+    select array_agg(locked.run_id) into old_runs
+    from (
+      select run.run_id
+      from pgflow.runs run
+      where run.completed_at < cut_off or run.failed_at < cut_off
+      order by run.run_id
+      for update
+    ) as locked;
+  end if;
 
   perform
   from pgflow.step_states state
@@ -116,7 +142,7 @@ begin
 
   -- Archives of pgflow's own queues: of every step's route; of tasks sent elsewhere before their route was
   -- changed; and of flows without steps, if the queue was made together with the flow: else it may be a
-  -- stranger's.
+  -- stranger's. Messages of protocol 2 are kept as long as their tasks.
   for archived_queue in
     select step.queue_name from pgflow.steps step
     union
@@ -131,7 +157,11 @@ begin
     order by 1
   loop
     begin
-      execute format('delete from pgmq.%I where archived_at < $1', 'a_' || archived_queue) using cut_off;
+      execute format(
+        'delete from pgmq.%I archived where archived.archived_at < $1 ' || unless_kept,
+        'a_' || archived_queue
+      )
+      using cut_off, archived_queue;
     exception
       when undefined_table then
         null;  -- no archive, or dropped while we waited for it
@@ -167,7 +197,7 @@ $prune$;
   comment on function pgflow.prune_data_older_than(interval) is
     'Optional maintenance: delete runs that completed or failed longer ago than the interval, with their '
     'step states, tasks and active messages; archived messages of pgflow''s queues that are older; and '
-    'workers whose last heartbeat is older. Runs that go on, definitions and queues stay. NULL deletes '
-    'nothing.';
+    'workers whose last heartbeat is older. Runs that go on, runs of protocol 2 with all that is theirs, '
+    'definitions and queues stay. NULL deletes nothing.';
 end;
 $install$;

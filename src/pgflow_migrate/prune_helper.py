@@ -14,13 +14,17 @@ from psycopg.rows import dict_row
 from pgflow_migrate import database, resources
 from pgflow_migrate.errors import PgflowMigrateError
 
-Kind = Literal["absent", "stock", "original", "customised", "unreadable", "other-arguments", "queue-aware"]
+Kind = Literal[
+    "absent", "stock", "original", "customised", "unreadable", "other-arguments", "former", "queue-aware"
+]
 
 SIGNATURE = "pgflow.prune_data_older_than(interval)"
 STOCK_MD5S = ("d87aba89f910570d5a3c17ba1243eb76", "fcba8d05326f47f4b94801fadc18a15c")
 """md5 of the body documented since pgflow 0.7.0: of the very text, and of it normalised."""
 ORIGINAL_MD5S = ("87cdbe74c9a3ce387bf381c2445412dd", "e7cbf1f31d65d4cb3020b74b015072da")
 """The same of the body documented from 0.2.3 to 0.6.1."""
+FORMER_MD5S = ("0a1018a18bd0e2e8171621b1e9c03406",)
+"""Of the bodies that were shipped here before there was protocol 2, normalised."""
 
 _MUST_CHANGE: tuple[Kind, ...] = ("stock", "original", "customised", "unreadable", "other-arguments")
 
@@ -38,6 +42,14 @@ select current_database()::text as database,
     where n.nspname = 'pgflow' and c.relname = 'step_tasks'
       and a.attname = 'queue_name' and not a.attisdropped
   ) as queue_identity,
+  exists (
+    select
+    from pg_attribute a
+    join pg_class c on c.oid = a.attrelid
+    join pg_namespace n on n.oid = c.relnamespace
+    where n.nspname = 'pgflow' and c.relname = 'runs'
+      and a.attname = 'protocol_version' and not a.attisdropped
+  ) as protocols,
   has_column_privilege('pg_catalog.pg_proc', 'prosrc', 'select') as bodies_readable
 """
 
@@ -73,7 +85,8 @@ class Helper:
         signature: schema, name and types of arguments.
         kind: ``absent``; ``stock``, documented since pgflow 0.7.0; ``original``, documented from 0.2.3 to
             0.6.1; ``customised``, none of these; ``unreadable``, this role may not see its body;
-            ``other-arguments``, a function of one's own; ``queue-aware``, the one that is shipped here.
+            ``other-arguments``, a function of one's own; ``former``, the queue-aware one from before
+            protocol 2, whose old runs stop it; ``queue-aware``, the one that is shipped here.
         to_do: whether it has to be replaced or adapted now.
     """
 
@@ -175,7 +188,11 @@ def find(
         database=facts["database"],
         queue_identity=upgraded,
         helpers=(
-            Helper(SIGNATURE, kind, upgraded and kind in _MUST_CHANGE),
+            Helper(
+                SIGNATURE,
+                kind,
+                (upgraded and kind in _MUST_CHANGE) or (facts["protocols"] and kind == "former"),
+            ),
             *(Helper(f"pgflow.prune_data_older_than({a})", "other-arguments", upgraded) for a in others),
         ),
     )
@@ -187,10 +204,9 @@ def _kind(function: dict[str, Any], body: dict[str, Any], documented: dict[Kind,
         for kind, known in documented.items():
             if sums & known:
                 return kind
-    if (
-        function["plain"]
-        and function["settings"] == ["search_path=pg_catalog, pg_temp"]
-        and own_md5() in sums
-    ):
-        return "queue-aware"
+    if function["plain"] and function["settings"] == ["search_path=pg_catalog, pg_temp"]:
+        if own_md5() in sums:
+            return "queue-aware"
+        if sums & set(FORMER_MD5S):
+            return "former"
     return "customised"

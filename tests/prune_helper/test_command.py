@@ -119,6 +119,26 @@ def test_the_queue_aware_one_and_a_function_of_ones_own(world: World) -> None:
     assert lines[3] == "helper    pgflow.prune_data_older_than(integer): a function of your own"
 
 
+def test_the_queue_aware_one_from_before_protocol_2(
+    database_at: Callable[[str], str], worlds: Callable[[str], World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prune_helper, "FORMER_MD5S", (prune_helper.own_md5(),))
+    monkeypatch.setattr(prune_helper, "own_md5", lambda: "0" * 32)
+    for revision, exit_code in (("queue_identity", EXIT_OK), ("dirty_runs", EXIT_BLOCKED)):
+        world = worlds(database_at(revision))
+        world.do(prune_helper.script())
+        assert table(world) == (
+            exit_code,
+            [
+                "database  DB, with queue identity",
+                f"helper    {prune_helper.SIGNATURE}: the queue-aware one from before protocol 2",
+                "to do     Replace it. It works until the first run of protocol 2 is old; then it fails, and"
+                " deletes nothing.",
+                f"          {INSTALL}",
+            ],
+        )
+
+
 def test_json(world: World) -> None:
     result = invoke("--dsn", world.connection.info.dsn, "--format", "json")
     assert result.exit_code == EXIT_OK

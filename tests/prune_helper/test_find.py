@@ -171,3 +171,19 @@ def test_the_own_sum_is_that_of_the_installed_body(world: World) -> None:
     ((body,),) = world.rows("select prosrc from pg_proc where oid = %s::regprocedure", SIGNATURE)
     normalised = prune_helper.normalised(body).encode()
     assert hashlib.md5(normalised, usedforsecurity=False).hexdigest() == prune_helper.own_md5()
+
+
+def test_the_queue_aware_one_from_before_protocol_2_is_to_be_replaced_where_there_is_protocol_2(
+    database_at: Callable[[str], str], worlds: Callable[[str], World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prune_helper, "FORMER_MD5S", (prune_helper.own_md5(),))
+    monkeypatch.setattr(prune_helper, "own_md5", lambda: "0" * 32)
+    for revision, to_do in (("queue_identity", False), ("dirty_runs", True)):
+        world = worlds(database_at(revision))
+        world.do(prune_helper.script())
+        assert find(world.connection.info.dsn).helpers == (Helper(SIGNATURE, "former", to_do),)
+
+
+def test_the_former_sums_are_replaceable() -> None:
+    for md5 in prune_helper.FORMER_MD5S:
+        assert f"    '{md5}'" in prune_helper.script()

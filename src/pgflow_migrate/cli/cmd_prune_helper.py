@@ -23,6 +23,7 @@ _KINDS = {
     "customised": "not a documented one: somebody has changed it",
     "unreadable": "installed, but this role may not read its body",
     "other-arguments": "a function of your own",
+    "former": "the queue-aware one from before protocol 2",
     "queue-aware": "the queue-aware one of this pgflow-migrate",
 }
 
@@ -56,6 +57,7 @@ _BEFORE = {
     "customised": ["Nothing before the upgrade, which leaves it alone. For afterwards: " + _ADAPT],
     "unreadable": ["Repeat as a role that may read pg_proc.prosrc."],
     "other-arguments": ["Nothing before the upgrade, which leaves it alone. For afterwards: " + _ADAPT],
+    "former": ["Nothing before the upgrade. Until then it fails, and deletes nothing."],
     "queue-aware": ["Nothing before the upgrade. Until then it fails, and deletes nothing."],
 }
 _AFTER = {
@@ -68,6 +70,10 @@ _AFTER = {
     "customised": [_ADAPT, _ADAPTED, _DROP, _INSTALL],
     "unreadable": _BEFORE["unreadable"],
     "other-arguments": [_ADAPT, _ADAPTED],
+    "former": [
+        "Replace it. It works until the first run of protocol 2 is old; then it fails, and deletes nothing.",
+        _INSTALL,
+    ],
     "queue-aware": ["Nothing."],
 }
 
@@ -85,7 +91,7 @@ def prune_helper(ctx: click.Context, dsn: str | None, format_: str, sql: bool) -
     The helper is pgflow.prune_data_older_than(interval), which pgflow's documentation gives and no upgrade
     touches. Exits 0 when there is nothing to do now: none is installed, it is the queue-aware one, or the
     database is not upgraded yet. Exits 3 when the database has queue identity and the helper must be replaced
-    or adapted.
+    or adapted; for the queue-aware one from before protocol 2 only when the database has protocol 2.
 
     \b
     pgflow-migrate prune-helper --dsn service=production
