@@ -11,6 +11,7 @@ declare
   examined integer := 2;  -- run and work
   counted integer;
   open_steps integer;
+  completed_steps integer;
   ready_step text;
   leaves jsonb;
   ended_at timestamptz;
@@ -52,19 +53,22 @@ begin
 
   -- From the states themselves, not from counters.
   select count(*) filter (where state.status not in ('completed', 'failed', 'skipped')),
+    count(*) filter (where state.status = 'completed'),
     min(state.step_slug) filter (
       where state.status = 'created'
         and not exists (
           select
           from pgflow.deps dep
-          join pgflow.step_states parent on parent.run_id = state.run_id and parent.step_slug = dep.dep_slug
-          where dep.flow_slug = state.flow_slug and dep.step_slug = state.step_slug and parent.status <> 'completed'
+          left join pgflow.step_states parent on parent.run_id = state.run_id and parent.step_slug = dep.dep_slug
+          where dep.flow_slug = state.flow_slug
+            and dep.step_slug = state.step_slug
+            and parent.status is distinct from 'completed'
         )
         and not exists (
           select from pgflow.step_tasks task where task.run_id = state.run_id and task.step_slug = state.step_slug
         )
     )
-  into open_steps, ready_step
+  into open_steps, completed_steps, ready_step
   from pgflow.step_states state
   where state.run_id = p_run.run_id;
 
@@ -76,6 +80,11 @@ begin
     return jsonb_build_object('outcome', 'dispatched', 'step_slug', ready_step, 'examined', examined);
   elsif open_steps > 0 then
     return jsonb_build_object('outcome', 'clean', 'examined', examined);
+  elsif completed_steps <> (limits ->> 'steps')::integer then
+    -- A failure ends its run by itself, and nothing is skipped: somebody else has written here.
+    raise exception 'run % has % completed steps and no other to wait for: not %',
+      p_run.run_id, completed_steps, limits ->> 'steps'
+      using errcode = 'PF007';
   end if;
 
   select jsonb_object_agg(state.step_slug, state.output) into leaves
