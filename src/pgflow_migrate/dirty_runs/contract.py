@@ -54,14 +54,14 @@ TRANSITIONS: tuple[Transition, ...] = (
         "start",
         "start_flow_v2(flow_slug, input, run_id)",
         (
-            "input is not NULL and within input_bytes",
+            "input is not NULL and within input_bytes; the transaction is READ COMMITTED",
             "run_id is not taken",
             "the definition is inside the envelope: 2 single steps, 1 edge, no condition, when_exhausted "
             "fail, "
             "effective max_attempts 1, timeout, start delay and definition_bytes within their limits",
             "every queue of the route is whole and of no other flow",
         ),
-        ("flow (advisory, exclusive)", "new rows only"),
+        ("flow (advisory, exclusive)", "flow, steps and edge (written to, unchanged)", "new rows only"),
         (
             "run with protocol_version 2 and the SHA-256 of its canonical definition",
             "work row: clean, generations 0",

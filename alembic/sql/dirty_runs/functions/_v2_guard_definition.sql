@@ -1,4 +1,7 @@
 -- A definition stays as it is while a run of protocol 2 needs it, whoever writes: functions, or SQL by hand.
+-- A start writes to the rows that it relies on (_v2_hold_definition), so whoever changes or deletes one of them has
+-- waited for it, or it waits for him: no other lock is needed, and none is taken while a row is locked. A new row has
+-- nothing to wait at; that of its flow stands for it, as in add_step().
 create or replace function pgflow._v2_guard_definition()
 returns trigger
 language plpgsql
@@ -19,9 +22,10 @@ begin
   if tg_op = 'UPDATE' and to_jsonb(old) - 'created_at' = to_jsonb(new) - 'created_at' then
     return new;
   end if;
-  -- The functions that define flows hold it already, and so does a start: the look below misses no run.
   foreach flow_of in array flows_of loop
-    perform pgflow._lock_flow(flow_of);
+    if tg_op = 'INSERT' or (tg_op = 'UPDATE' and flow_of <> old.flow_slug) then
+      perform from pgflow.flows flow where flow.flow_slug = flow_of for no key update;
+    end if;
     hold := pgflow._v2_flow_hold(flow_of);
     exit when hold is not null;
   end loop;
@@ -54,4 +58,4 @@ $$;
 
 comment on function pgflow._v2_guard_definition() is
   'Internal, trigger on flows, steps and deps. 55000 for a structural change, a route and an option included, while '
-  'a run of protocol 2 holds the flow (_v2_flow_hold). Takes the flow''s lock (_lock_flow).';
+  'a run of protocol 2 holds the flow (_v2_flow_hold).';

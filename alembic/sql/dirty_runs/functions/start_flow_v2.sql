@@ -1,4 +1,5 @@
--- A new run of protocol 2: all its rows, and the root step's message. Locks: the flow's definition, then new rows only.
+-- A new run of protocol 2: all its rows, and the root step's message.
+-- Locks: the flow (advisory), the rows of its definition, then new rows only.
 create or replace function pgflow.start_flow_v2(flow_slug text, input jsonb, run_id uuid default null)
 returns jsonb
 language plpgsql
@@ -19,7 +20,9 @@ begin
       values
         ('flow_slug_is_null', start_flow_v2.flow_slug is null),
         ('input_is_null', start_flow_v2.input is null),
-        ('input_bytes', pgflow._v2_bytes(canonical) > (limits ->> 'input_bytes')::integer)
+        ('input_bytes', pgflow._v2_bytes(canonical) > (limits ->> 'input_bytes')::integer),
+        -- What is read after a lock has to be what was committed before it.
+        ('transaction_isolation', current_setting('transaction_isolation') <> 'read committed')
     ) as fault (name, is_there)
     where fault.is_there
   );
@@ -40,7 +43,12 @@ begin
     return jsonb_build_object('outcome', 'conflict', 'run_id', wanted_id, 'reasons', jsonb '["run_id"]');
   end if;
 
+  -- Twice: what is outside the envelope is not locked, and what was waited for may have changed.
   shape := pgflow._v2_definition(start_flow_v2.flow_slug);
+  if cardinality(shape.faults) = 0 then
+    perform pgflow._v2_hold_definition(start_flow_v2.flow_slug);
+    shape := pgflow._v2_definition(start_flow_v2.flow_slug);
+  end if;
   faults := shape.faults;
   if cardinality(faults) = 0 then
     select array_agg(distinct fault.name order by fault.name)
