@@ -6,7 +6,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 WORKERS ?= 3
 
-.PHONY: demo test lint types tests faults traffic benchmark benchmark-claims audits contract evidence clean
+.PHONY: demo test lint types tests faults traffic benchmark benchmark-claims snapshot audits contract evidence clean
 
 demo: .venv/.embedded
 	$(BIN)/pgflow-migrate demo
@@ -34,6 +34,9 @@ benchmark: .venv/.dev
 
 benchmark-claims: .venv/.dev
 	$(BIN)/python benchmarks/claims.py $(BENCHMARK_ARGS)
+
+snapshot: .venv/.dev
+	$(BIN)/python -m pgflow_migrate.replay.snapshot
 
 audits: .venv/.dev
 	$(BIN)/python -m pgflow_migrate.audit.script > audits/0.16.0.sql

@@ -40,25 +40,25 @@ ELSEWHERE = {"pip install pgflow-migrate": "tests/test_wheel.py"}
 RUNS = {
     'pgflow-migrate audit --dsn "$PGFLOW_DSN"': Run(at="core_0_16_0", says="point-in-time"),
     "pgflow-migrate audit --sql": Run(says="fetch all"),
-    'pgflow-migrate upgrade --dsn "$PGFLOW_DSN"': Run(at="core_0_16_0", says="queue_identity"),
+    'pgflow-migrate upgrade --dsn "$PGFLOW_DSN"': Run(at="core_0_16_0", says="dirty_runs"),
     'pgflow-migrate upgrade --dsn "$PGFLOW_DSN" --dry-run': Run(at="core_0_16_0", says="rolled back"),
     'pgflow-migrate upgrade --sql | psql "$PGFLOW_DSN" -X -v ON_ERROR_STOP=1': Run(
         at="core_0_16_0", says="COMMIT"
     ),
-    'pgflow-migrate status --dsn "$PGFLOW_DSN"': Run(at="queue_identity", says="queue_identity"),
-    'pgflow-migrate verify --dsn "$PGFLOW_DSN"': Run(at="queue_identity", says="All 16 invariants hold"),
+    'pgflow-migrate status --dsn "$PGFLOW_DSN"': Run(at="dirty_runs", says="dirty_runs"),
+    'pgflow-migrate verify --dsn "$PGFLOW_DSN"': Run(at="dirty_runs", says="All 19 invariants hold"),
     'pgflow-migrate prune-helper --dsn "$PGFLOW_DSN"': Run(at="queue_identity", says="not installed"),
     'pgflow-migrate prune-helper --sql | psql "$PGFLOW_DSN" -X -v ON_ERROR_STOP=1': Run(
         at="queue_identity", says="DO"
     ),
     'pgflow-migrate worker --dsn "$PGFLOW_DSN" --flow flows:orders': Run(
-        at="queue_identity",
+        at="dirty_runs",
         says="flow orders compiled",
         with_arguments="--until-idle 0.1 --max-poll 1",
         flows="docs/worker.md",
     ),
     'pgflow-migrate worker --dsn "$PGFLOW_DSN" --flow flows:orders --until-idle 2': Run(
-        at="queue_identity", says="has left (idle)", flows="docs/worker.md"
+        at="dirty_runs", says="has left (idle)", flows="docs/worker.md"
     ),
     "pgflow-migrate replay --server embedded:16 --format junit": Run(
         says='failures="0"', with_arguments="--scenario 'queue_*'"
@@ -70,7 +70,7 @@ RUNS = {
     (
         "alembic -c \"$(python -c 'from pgflow_migrate import resources; print(resources.alembic_ini())')\""
         ' -x dsn="$PGFLOW_DSN" current'
-    ): Run(at="queue_identity", says="queue_identity (head)"),
+    ): Run(at="dirty_runs", says="dirty_runs (head)"),
     "make faults": Run(
         says=": 0 red,", with_arguments="FAULTS_ARGS='--phase index --kind connection --jobs 1'"
     ),
@@ -81,7 +81,7 @@ RUNS = {
         says="against its own history",
         with_arguments="BENCHMARK_ARGS='--runs 40 --slices 2 --history 200 --small-history 100'",
     ),
-    'alembic -x dsn="$PGFLOW_DSN" upgrade head': Run(at="core_0_16_0", says="queue_identity"),
+    'alembic -x dsn="$PGFLOW_DSN" upgrade head': Run(at="core_0_16_0", says="dirty_runs"),
 }
 
 

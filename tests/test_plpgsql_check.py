@@ -9,12 +9,12 @@ import psycopg
 import pytest
 
 from pgflow_migrate import prune_helper
+from pgflow_migrate.releases.chain import HEAD, REVISIONS
 from pgflow_migrate.replay.templates import Templates
 from pgflow_migrate.servers import Server, open_server
 
 # Debian's postgresql-NN-plpgsql-check; no wheel on the package index carries the extension.
 INSTALLED = sorted(Path("/usr/share/postgresql").glob("*/extension/plpgsql_check.control"))
-REVISIONS = ["core_0_15_0", "core_0_15_1", "core_0_16_0", "queue_identity"]
 
 
 @pytest.fixture(scope="module")
@@ -31,16 +31,17 @@ def test_plpgsql_check_finds_nothing(checking_server: Server, revision: str) -> 
     dsn = Templates(checking_server).clone(revision, f"check_{revision}")
     with psycopg.connect(dsn) as connection:
         connection.execute("create extension plpgsql_check")
-        if revision == "queue_identity":
+        if revision == HEAD:
             connection.execute(prune_helper.script().encode())
         rows = connection.execute(
             """
             select p.proname, c.level, c.message, c.lineno
             from pg_proc p
             join pg_language l on l.oid = p.prolang and l.lanname = 'plpgsql'
+            left join pg_trigger t on t.tgfoid = p.oid and not t.tgisinternal
             cross join lateral plpgsql_check_function_tb(
-              p.oid, other_warnings => true, extra_warnings => false, performance_warnings => false,
-              security_warnings => true
+              p.oid, coalesce(t.tgrelid, 0), other_warnings => true, extra_warnings => false,
+              performance_warnings => false, security_warnings => true
             ) c
             where p.pronamespace = 'pgflow'::regnamespace
             order by 1, 4
@@ -52,4 +53,4 @@ def test_plpgsql_check_finds_nothing(checking_server: Server, revision: str) -> 
         ).fetchone()
     assert checked is not None
     assert checked[0] >= 18
-    assert rows == [], rows
+    assert rows == [], "\n".join(map(str, rows))

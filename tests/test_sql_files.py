@@ -15,8 +15,10 @@ from pgflow_migrate import resources
 SQL_FILES = sorted((resources.root() / "alembic" / "sql").rglob("*.sql"))
 TRANSACTION_WORDS = ("TransactionStmt",)
 # pglast's PL/pgSQL parser knows no user-defined types; a row of one of these tables is a record to it.
-ROW_TYPES = re.compile(r"\bpgflow\.(flows|steps|runs|step_states|step_tasks|step_task_record)\b")
-PINNED_FROM = ("queue_identity",)
+ROW_TYPES = re.compile(
+    r"\bpgflow\.(flows|steps|runs|step_states|step_tasks|step_task_record|run_work|task_claims)\b"
+)
+PINNED_FROM = ("queue_identity", "dirty_runs")
 
 
 def _name(path: Path) -> str:

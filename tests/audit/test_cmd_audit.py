@@ -175,4 +175,4 @@ def test_an_upgraded_database_exits_0_and_says_so(
     result = CliRunner().invoke(main, ["audit", "--dsn", database_at("queue_identity")])
     assert result.exit_code == 0
     assert result.stdout.splitlines()[0] == "info    already-upgraded"
-    assert result.stdout.splitlines()[-1].endswith(": there is nothing to upgrade.")
+    assert result.stdout.splitlines()[-1].endswith(": this audit has nothing to look for.")

@@ -83,7 +83,7 @@ def test_a_database_that_has_queue_identity_says_so(
     assert last.hint == "A point-in-time report."
     document = render.document(report)
     assert document["status"] == "already-upgraded"
-    assert document["note"].endswith(": there is nothing to upgrade.")
+    assert document["note"].endswith(": this audit has nothing to look for.")
     assert "Nothing stands" not in document["note"]
 
 

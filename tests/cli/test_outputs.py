@@ -72,9 +72,9 @@ def test_an_upgrade_that_cannot_be_reported_is_committed_and_told_on_stderr(
         with FULL.open("w") as full:
             done = run(*arguments, stdout=full)
     assert done.returncode == EXIT_OK, done.stderr
-    assert version(dsn) == "queue_identity"
+    assert version(dsn) == "dirty_runs"
     told = done.stderr.splitlines()
-    assert told[-4].startswith("Upgraded from 0.16.0 to queue_identity in ")
+    assert told[-4].startswith("Upgraded from 0.16.0 to dirty_runs in ")
     assert told[-1] == f"The output could not be written: {reason}."
 
 
@@ -90,9 +90,9 @@ def test_progress_that_nobody_hears_ends_no_upgrade(database_at: Callable[[str],
         with FULL.open("w") as full:
             done = run(*arguments, stderr=full)
     assert done.returncode == EXIT_OK
-    assert done.stdout.startswith("Upgraded from 0.15.1 to queue_identity in ")
+    assert done.stdout.startswith("Upgraded from 0.15.1 to dirty_runs in ")
     assert len(done.stdout.splitlines()) == 3
-    assert version(dsn) == "queue_identity"
+    assert version(dsn) == "dirty_runs"
 
 
 def test_an_error_keeps_its_exit_code(database_at: Callable[[str], str]) -> None:

@@ -52,7 +52,7 @@ def test_it_shows_release_ledger_and_what_is_pending(
         "core_0_15_0  TIME",
         "core_0_15_1  TIME",
     ]
-    assert rows["pending"] == ["core_0_16_0, queue_identity"]
+    assert rows["pending"] == ["core_0_16_0, queue_identity, dirty_runs"]
 
 
 def test_json_has_the_same(database_at: Callable[[str], str], invoke: Invoke) -> None:
@@ -70,7 +70,7 @@ def test_json_has_the_same(database_at: Callable[[str], str], invoke: Invoke) ->
 
 def test_an_upgraded_database_has_nothing_pending(database_at: Callable[[str], str], invoke: Invoke) -> None:
     rows = shown(invoke("status", "--dsn", database_at("queue_identity")))
-    assert rows["revision"] == ["queue_identity"]
+    assert rows["revision"] == ["dirty_runs"]
     assert rows["pending"] == ["nothing"]
 
 
@@ -90,7 +90,7 @@ def test_a_foreign_database_says_what_would_be_adopted(
     assert rows["pgflow"] == ["0.16.0"]
     assert rows["additions"] == ["1 of your own, of no consequence", "table notes is not part of the release"]
     assert rows["revision"] == ["none recorded"]
-    assert rows["pending"] == ["queue_identity"]
+    assert rows["pending"] == ["queue_identity, dirty_runs"]
 
 
 def test_differences_from_every_release_are_listed(database_at: Callable[[str], str], invoke: Invoke) -> None:
@@ -169,7 +169,7 @@ def test_a_role_that_may_not_read_the_ledger_is_told_what_it_needs(reader: str, 
     execute(make_conninfo(reader, user="postgres"), "".join(grants))
     rows = shown(invoke("status", "--dsn", reader))
     assert rows["revision"] == ["core_0_16_0"]
-    assert rows["pending"] == ["queue_identity"]
+    assert rows["pending"] == ["queue_identity, dirty_runs"]
 
 
 def test_a_reader_is_enough(reader: str, invoke: Invoke) -> None:

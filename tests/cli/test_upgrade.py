@@ -31,16 +31,18 @@ def test_it_upgrades_and_tells_progress_on_stderr(database_at: Callable[[str], s
     result = invoke("upgrade", "--dsn", database_at("core_0_15_1"))
     assert result.exit_code == EXIT_OK
     summary, rows, locked = result.stdout.splitlines()
-    assert summary.startswith("Upgraded from 0.15.1 to queue_identity in ")
+    assert summary.startswith("Upgraded from 0.15.1 to dirty_runs in ")
     assert summary.endswith(" s, committed.")
     assert rows == "Rows that got their queue's name: 0 in pgflow.steps, 0 in pgflow.step_tasks."
     assert re.fullmatch(r"Others were locked out for \d+\.\d s\.", locked)
     assert re.sub(r"\d+\.\d\d s", "N s", result.stderr).splitlines() == [
         "Found 0.15.1 (recorded).",
-        "core_0_16_0 (1 of 2)",
+        "core_0_16_0 (1 of 3)",
         "core_0_16_0: N s",
-        "queue_identity (2 of 2)",
+        "queue_identity (2 of 3)",
         "queue_identity: N s",
+        "dirty_runs (3 of 3)",
+        "dirty_runs: N s",
     ]
     assert "\x1b" not in result.output
 
@@ -56,13 +58,13 @@ def test_a_second_upgrade_says_that_it_is_done(database_at: Callable[[str], str]
     assert invoke("upgrade", "--dsn", dsn).exit_code == EXIT_OK
     result = invoke("upgrade", "--dsn", dsn)
     assert result.exit_code == EXIT_OK
-    assert result.stdout == "Already upgraded: the database is at queue_identity; nothing was changed.\n"
+    assert result.stdout == "Already upgraded: the database is at dirty_runs; nothing was changed.\n"
     result = invoke("upgrade", "--dsn", dsn, "--format", "json")
     assert json.loads(result.stdout) == {
         "status": "already-upgraded",
         "exit_code": 0,
-        "from_release": "queue_identity",
-        "revision": "queue_identity",
+        "from_release": "dirty_runs",
+        "revision": "dirty_runs",
         "applied": [],
         "already_current": True,
         "backfilled": None,
@@ -76,7 +78,7 @@ def test_json_is_one_document(database_at: Callable[[str], str], invoke: Invoke)
     document = json.loads(result.stdout)
     assert result.exit_code == document["exit_code"] == EXIT_OK
     assert document["status"] == "upgraded"
-    assert [applied["revision"] for applied in document["applied"]] == ["queue_identity"]
+    assert [applied["revision"] for applied in document["applied"]] == ["queue_identity", "dirty_runs"]
     assert document["backfilled"] == {"steps": 0, "tasks": 0}
 
 
@@ -84,7 +86,7 @@ def test_the_environment_names_the_database(database_at: Callable[[str], str], r
     dsn = database_at("core_0_16_0")
     done = run("upgrade", DATABASE_URL="postgresql://127.0.0.1:1/nowhere", PGFLOW_DSN=dsn)
     assert done.returncode == EXIT_OK
-    assert done.stdout.startswith("Upgraded from 0.16.0 to queue_identity in ")
+    assert done.stdout.startswith("Upgraded from 0.16.0 to dirty_runs in ")
 
 
 def test_an_empty_dsn_does_not_fall_back_on_the_environment(
@@ -242,7 +244,7 @@ def test_on_a_terminal_there_is_a_spinner_and_no_list_of_files(database_at: Call
     assert code == EXIT_OK
     assert "\x1b[" in written  # the spinner moves the cursor
     assert "Found 0.16.0 (recorded)." in written
-    assert "Upgraded from 0.16.0 to queue_identity in " in written
+    assert "Upgraded from 0.16.0 to dirty_runs in " in written
 
 
 def test_errors_are_red_on_a_terminal_unless_no_color_is_set() -> None:

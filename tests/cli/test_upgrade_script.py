@@ -59,9 +59,10 @@ def test_without_transaction_it_has_neither_begin_nor_commit(invoke: Invoke) -> 
 @pytest.mark.parametrize(
     ("release", "revisions"),
     [
-        ("0.15.0", ["core_0_15_1", "core_0_16_0", "queue_identity"]),
-        ("0.15.1", ["core_0_16_0", "queue_identity"]),
-        ("0.16.0", ["queue_identity"]),
+        ("0.15.0", ["core_0_15_1", "core_0_16_0", "queue_identity", "dirty_runs"]),
+        ("0.15.1", ["core_0_16_0", "queue_identity", "dirty_runs"]),
+        ("0.16.0", ["queue_identity", "dirty_runs"]),
+        ("queue_identity", ["dirty_runs"]),
     ],
 )
 def test_it_starts_from_the_release_that_is_named(invoke: Invoke, release: str, revisions: list[str]) -> None:
@@ -90,7 +91,10 @@ def test_no_connection_is_looked_for(run: Run) -> None:
         (("--no-transaction",), "--no-transaction and --from go with --sql."),
         (("--from", "0.16.0"), "--no-transaction and --from go with --sql."),
         (("--from", "0.15.0", "--dry-run"), "--no-transaction and --from go with --sql."),
-        (("--sql", "--from", "0.14.0"), "'0.14.0' is not one of '0.15.0', '0.15.1', '0.16.0'"),
+        (
+            ("--sql", "--from", "0.14.0"),
+            "'0.14.0' is not one of '0.15.0', '0.15.1', '0.16.0', 'queue_",
+        ),
         (("--sql", "--max-wait", "0s"), "'--max-wait'"),
         (("--sql", "--lock-timeout", "5"), "'--lock-timeout'"),
     ],
@@ -118,7 +122,7 @@ def test_a_dry_run_says_what_would_be_done_and_changes_nothing(old: Database, in
     assert result.exit_code == EXIT_OK
     lines = [re.sub(r"\d+\.\d s", "N s", line) for line in result.stdout.splitlines()]
     assert lines == [
-        "Would upgrade from 0.16.0 to queue_identity in N s, rolled back.",
+        "Would upgrade from 0.16.0 to dirty_runs in N s, rolled back.",
         "Rows that would get their queue's name: 1 in pgflow.steps, 1 in pgflow.step_tasks.",
         "Others were locked out for N s.",
     ]
@@ -126,10 +130,10 @@ def test_a_dry_run_says_what_would_be_done_and_changes_nothing(old: Database, in
     document = json.loads(result.stdout)
     assert (document["status"], document["exit_code"], document["dry_run"]) == ("dry-run", 0, True)
     assert document["backfilled"] == {"steps": 1, "tasks": 1}
-    assert [one["revision"] for one in document["applied"]] == ["queue_identity"]
+    assert [one["revision"] for one in document["applied"]] == ["queue_identity", "dirty_runs"]
     assert 0 < document["locked_seconds"] <= sum(one["seconds"] for one in document["applied"]) + 5
     assert differences(before, signature.take(old)) == ()
-    assert upgrade(old.info.dsn).applied[-1].revision == "queue_identity"
+    assert upgrade(old.info.dsn).applied[-1].revision == "dirty_runs"
 
 
 def test_a_dry_run_takes_the_locks_and_gives_them_back(old: Database) -> None:
@@ -151,7 +155,7 @@ def test_a_dry_run_takes_the_locks_and_gives_them_back(old: Database) -> None:
                 old.execute("set lock_timeout = '50ms'; select pgflow.start_flow('Orders', '{}')")
 
     result = upgrade(old.info.dsn, dry_run=True, on_progress=look)
-    assert (result.dry_run, result.revision) == (True, "queue_identity")
+    assert (result.dry_run, result.revision) == (True, "dirty_runs")
     assert {("pgflow.runs", "AccessExclusiveLock"), ("pgmq.q_orders", "ShareLock")} <= set(seen)
     assert ("pgflow.step_tasks", "AccessExclusiveLock") in seen
     old.execute("select pgflow.start_flow('Orders', '{}')")

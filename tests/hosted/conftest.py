@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from pgflow_migrate.audit.run import run_audit
+from pgflow_migrate.releases.chain import HEAD
 from pgflow_migrate.replay import signature
 from pgflow_migrate.replay.differences import differences
 from pgflow_migrate.upgrade.run import upgrade
@@ -54,7 +55,7 @@ def upgrade_by() -> Callable[[str, str], None]:
     def run(way: str, dsn: str) -> None:
         assert run_audit(dsn).blocking == ()
         if way == "command":
-            assert upgrade(dsn).revision == "queue_identity"
+            assert upgrade(dsn).revision == HEAD
             return
         with psycopg.connect(dsn, autocommit=True) as connection:
             connection.execute(SCRIPT.encode())

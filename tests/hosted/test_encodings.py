@@ -9,6 +9,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from pgflow_migrate.releases.chain import HEAD
 from pgflow_migrate.replay.templates import upgrade_to
 from pgflow_migrate.servers import Server, install_pgmq, install_surroundings
 from pgflow_migrate.upgrade.status import read_status
@@ -56,7 +57,7 @@ def test_the_upgrade_and_what_comes_after(
             connection.execute("select pgflow.start_flow('orders', %s)", ('{"name": "Müller"}',))
     upgrade_by(way, dsn)
     assert verify(dsn).violations == ()
-    assert read_status(dsn).release == "queue_identity"
+    assert read_status(dsn).release == HEAD
     with psycopg.connect(dsn, autocommit=True) as connection:
         assert connection.execute("show server_encoding").fetchall() == [(encoding,)]
         if encoding == "LATIN1":

@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from pgflow_migrate.releases.chain import HEAD
 from pgflow_migrate.releases.identify import identify
 from pgflow_migrate.replay import catalogue
 
@@ -166,7 +167,7 @@ def test_they_are_as_they_were_and_work(
     after = facts(session)
     assert {name: after.get(name) for name in before} == before
     assert after.keys() - before.keys() == {"schema pgflow_migrate: exists"}
-    assert identify(session).release == "queue_identity"
+    assert identify(session).release == HEAD
 
     assert session.execute(seen).fetchall() == joined
     assert session.execute("select queue_name from mine.latest()").fetchall() == [("order_flow",)]

@@ -11,6 +11,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from pgflow_migrate.audit.run import run_audit
+from pgflow_migrate.releases.chain import HEAD
 from pgflow_migrate.upgrade.run import upgrade
 from pgflow_migrate.upgrade.status import read_status
 from pgflow_migrate.verify.run import verify
@@ -105,7 +106,7 @@ def test_owner_member_and_superuser_upgrade_and_the_owner_owns_all(
     upgrade_by(way, dsn)
     assert verify(dsn).violations == ()
     status = read_status(dsn)
-    assert (status.release, status.missing_grants, status.server.owns_pgflow) == ("queue_identity", (), True)
+    assert (status.release, status.missing_grants, status.server.owns_pgflow) == (HEAD, (), True)
     assert owners(reach(hosted)) == [("function", OWNER), ("relation", OWNER)]
 
     # The runtime, by grants alone; the stranger by none.

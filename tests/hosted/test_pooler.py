@@ -16,6 +16,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from pgflow_migrate.audit.run import run_audit
 from pgflow_migrate.cli import main
+from pgflow_migrate.releases.chain import HEAD
 from pgflow_migrate.servers import account
 from pgflow_migrate.upgrade.script import upgrade_script
 from pgflow_migrate.upgrade.session import Fence
@@ -104,7 +105,7 @@ def test_audit_upgrade_status_and_verify_go_through_it_and_leave_no_setting_behi
     else:
         with psycopg.connect(pooled, autocommit=True) as connection:
             connection.execute(upgrade_script("0.16.0", Fence()).encode())
-    assert read_status(pooled).release == "queue_identity"
+    assert read_status(pooled).release == HEAD
     assert verify(pooled).violations == ()
     assert [names for _, names in settings_of_both(pooled)] == [(), ()]
     with psycopg.connect(pooled, autocommit=True, prepare_threshold=None) as client:

@@ -12,6 +12,7 @@ import pytest
 from psycopg import sql
 
 from pgflow_migrate.audit.run import run_audit
+from pgflow_migrate.releases.chain import HEAD
 from pgflow_migrate.servers import Server
 from pgflow_migrate.upgrade.progress import Event, FileDone
 from pgflow_migrate.upgrade.run import upgrade
@@ -153,7 +154,7 @@ def test_the_upgrade_works_under_every_setting_and_so_does_what_comes_after(
     assert seen["transaction_isolation"] == "read committed"
 
     assert verify(old).violations == ()
-    assert read_status(old).release == "queue_identity"
+    assert read_status(old).release == HEAD
     session.execute(f"alter {place} reset standard_conforming_strings".encode())
     assert work(reach(old)) == "completed"
     with psycopg.connect(old, autocommit=True) as again:
@@ -186,7 +187,7 @@ def test_an_idle_moment_does_not_end_the_upgrade(old: str) -> None:
             time.sleep(1.2)
             paused.append(event.file)
 
-    assert upgrade(old, on_progress=pause).revision == "queue_identity"
+    assert upgrade(old, on_progress=pause).revision == HEAD
     assert len(paused) == 1
 
 

@@ -9,14 +9,10 @@ import pytest
 
 from pgflow_migrate import resources
 from pgflow_migrate.releases import catalogue
+from pgflow_migrate.releases.chain import REVISIONS, release_of
 from pgflow_migrate.releases.comparison import compare
 
-RELEASES = {
-    "core_0_15_0": "0.15.0",
-    "core_0_15_1": "0.15.1",
-    "core_0_16_0": "0.16.0",
-    "queue_identity": "queue_identity",
-}
+RELEASES = {revision: release_of(revision) for revision in REVISIONS}
 
 
 @pytest.mark.parametrize(("revision", "release"), RELEASES.items())
@@ -71,4 +67,6 @@ def test_0_16_0_differs_from_0_15_1_in_one_signature() -> None:
 
 
 def test_releases_are_listed_oldest_first() -> None:
-    assert catalogue.releases() == ("0.15.0", "0.15.1", "0.16.0", "queue_identity")
+    assert catalogue.releases() == ("0.15.0", "0.15.1", "0.16.0", "queue_identity", "dirty_runs")
+    snapshots = (resources.root() / "src/pgflow_migrate/releases/snapshots").glob("*.json")
+    assert {path.stem for path in snapshots} == set(catalogue.releases())

@@ -16,6 +16,7 @@ from psycopg.conninfo import make_conninfo
 from pgflow_migrate import database, resources
 from pgflow_migrate.errors import SqlFileError
 from pgflow_migrate.releases import catalogue
+from pgflow_migrate.releases.chain import REVISIONS
 from pgflow_migrate.releases.comparison import compare
 from pgflow_migrate.replay.templates import upgrade_to
 from pgflow_migrate.servers import Server, install_pgmq, pgmq_as_extension
@@ -117,11 +118,11 @@ def configuration(connection: sa.Connection | None = None) -> Config:
 def test_the_revisions_are_one_line() -> None:
     script = ScriptDirectory.from_config(configuration())
     line = [revision.revision for revision in script.walk_revisions()]
-    assert line[::-1][:3] == ["core_0_15_0", "core_0_15_1", "core_0_16_0"]
+    assert tuple(line[::-1]) == REVISIONS
     assert len(script.get_heads()) == 1
 
 
-@pytest.mark.parametrize("revision", ["core_0_15_0", "core_0_15_1", "core_0_16_0"])
+@pytest.mark.parametrize("revision", ["core_0_15_0", "core_0_15_1", "core_0_16_0", "queue_identity"])
 def test_there_is_no_way_back_but_the_backup(revision: str) -> None:
     script = ScriptDirectory.from_config(configuration())
     with pytest.raises(NotImplementedError, match="restore the backup that was taken before the upgrade"):

@@ -59,9 +59,7 @@ def test_the_story_goes_from_findings_to_work_that_goes_on(database_at: Callable
         story.Busy("orderIntake", 30, 135, 60),
         story.Busy("thumbnails", 1, 400, 300),
     )
-    assert "Schema pgflow is exactly that of release queue_identity" in [
-        v.promise for v in told.verifications
-    ]
+    assert "Schema pgflow is exactly that of release dirty_runs" in [v.promise for v in told.verifications]
     assert told.refused
     assert {finding.code for finding in audience.refusal.findings} == {
         "message-without-task",
@@ -94,7 +92,7 @@ def test_a_stale_snapshot_is_told(database_at: Callable[[str], str], monkeypatch
     monkeypatch.setattr(story, "release_differences", lambda connection: ("column steps.x is missing",))
     told = story.demonstrate(dsn, Silent())
     assert [(v.promise, v.found) for v in told.verifications if not v.kept] == [
-        ("Schema pgflow is exactly that of release queue_identity", "column steps.x is missing")
+        ("Schema pgflow is exactly that of release dirty_runs", "column steps.x is missing")
     ]
 
 

@@ -9,6 +9,7 @@ import pytest
 from pgflow_migrate import database, resources
 from pgflow_migrate.audit.codes import CODES
 from pgflow_migrate.releases import catalogue
+from pgflow_migrate.releases.chain import HEAD
 from pgflow_migrate.replay.results import Outcome, Result
 from pgflow_migrate.replay.run import replay, run_scenario
 from pgflow_migrate.replay.scenario import Check, ExpectedFinding, Scenario, Setup, load, load_all
@@ -114,14 +115,14 @@ def test_an_upgraded_schema_that_is_not_the_snapshots_is_told(
     server: Server, templates: Templates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     snapshots = {release: catalogue.snapshot(release) for release in catalogue.releases()}
-    objects = dict(snapshots["queue_identity"].objects)
+    objects = dict(snapshots[HEAD].objects)
     del objects["index step_tasks.step_tasks_queue_message_key"]
-    snapshots["queue_identity"] = replace(snapshots["queue_identity"], objects=objects)
+    snapshots[HEAD] = replace(snapshots[HEAD], objects=objects)
     monkeypatch.setattr(catalogue, "snapshot", snapshots.__getitem__)
     result = run_scenario(server, templates, QUIET)
     assert result.outcome is Outcome.DIFFERS
     assert (
-        "The upgraded schema is not queue_identity's: index step_tasks.step_tasks_queue_message_key"
+        "The upgraded schema is not dirty_runs's: index step_tasks.step_tasks_queue_message_key"
         " is not part of the release."
     ) in result.details
 

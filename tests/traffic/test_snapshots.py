@@ -13,6 +13,7 @@ from psycopg import IsolationLevel
 from tests.traffic.flight import blocked_by_upgrade
 
 from pgflow_migrate.errors import FenceError
+from pgflow_migrate.releases.chain import HEAD
 from pgflow_migrate.upgrade.progress import Event, FileDone
 from pgflow_migrate.upgrade.run import upgrade
 from pgflow_migrate.upgrade.session import Fence
@@ -109,7 +110,7 @@ def test_a_snapshot_that_ends_is_waited_for_no_longer(dsn: str, connect: Callabl
                 " and application_name = 'pgflow-migrate' and wait_event = 'PgSleep'"
             ).fetchall():
                 assert not upgrading.done(), upgrading.exception()
-        assert upgrading.result(60).revision == "queue_identity"
+        assert upgrading.result(60).revision == HEAD
 
 
 @pytest.mark.parametrize("table", REWRITTEN)

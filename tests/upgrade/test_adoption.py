@@ -9,13 +9,15 @@ import psycopg
 import pytest
 
 from pgflow_migrate.errors import EXIT_COULD_NOT_RUN, PgflowMigrateError
-from pgflow_migrate.releases.identify import identify, release_of, revision_of
+from pgflow_migrate.releases import catalogue
+from pgflow_migrate.releases.chain import HEAD, REVISIONS, STARTS, release_of, revision_of
+from pgflow_migrate.releases.identify import identify
 from pgflow_migrate.upgrade import ledger
 from pgflow_migrate.upgrade.progress import Event, Found
 from pgflow_migrate.upgrade.run import upgrade
 from pgflow_migrate.upgrade.status import read_status
 
-CHAIN = ["core_0_15_0", "core_0_15_1", "core_0_16_0"]
+CHAIN = list(REVISIONS)
 Unchanged = Callable[[str], AbstractContextManager[None]]
 
 
@@ -37,7 +39,7 @@ def foreign(database_at: Callable[[str], str]) -> Callable[[str], str]:
     return make
 
 
-@pytest.mark.parametrize("release", ["0.15.0", "0.15.1", "0.16.0"])
+@pytest.mark.parametrize("release", catalogue.releases())
 def test_a_release_is_known_by_its_catalogue(foreign: Callable[[str], str], release: str) -> None:
     with psycopg.connect(foreign(revision_of(release))) as connection:
         found = identify(connection)
@@ -58,20 +60,19 @@ def test_releases_and_revisions_name_each_other() -> None:
         assert release_of(revision) == release
 
 
-@pytest.mark.parametrize("start", ["core_0_15_0", "core_0_15_1", "core_0_16_0"])
+@pytest.mark.parametrize("start", STARTS)
 def test_a_foreign_database_is_adopted_and_upgraded(foreign: Callable[[str], str], start: str) -> None:
     dsn = foreign(start)
     heard: list[Event] = []
     result = upgrade(dsn, on_progress=heard.append)
     assert Found(release_of(start), start, recorded=False) in heard
     assert result.from_release == release_of(start)
-    chain = [*CHAIN, "queue_identity"]
-    assert [applied.revision for applied in result.applied] == chain[chain.index(start) + 1 :]
+    assert [applied.revision for applied in result.applied] == CHAIN[CHAIN.index(start) + 1 :]
     recorded = execute(dsn, "select name, checksum from pgflow_migrate.schema_migrations order by name")
-    assert recorded == sorted(ledger.checksums(chain).items())
+    assert recorded == sorted(ledger.checksums(CHAIN).items())
     # Adopted and applied in one transaction.
     assert execute(dsn, "select count(distinct applied_at) from pgflow_migrate.schema_migrations") == [(1,)]
-    assert execute(dsn, "table pgflow_migrate.alembic_version") == [("queue_identity",)]
+    assert execute(dsn, "table pgflow_migrate.alembic_version") == [(HEAD,)]
 
 
 def test_a_database_that_is_already_there_is_adopted_as_it_is(foreign: Callable[[str], str]) -> None:
@@ -80,7 +81,7 @@ def test_a_database_that_is_already_there_is_adopted_as_it_is(foreign: Callable[
     result = upgrade(dsn, "core_0_16_0")
     assert result.already_current
     names = execute(dsn, "select name from pgflow_migrate.schema_migrations order by name")
-    assert names == [(name,) for name in CHAIN]
+    assert names == [(name,) for name in CHAIN[:3]]
     assert execute(dsn, "select count(*) from pg_class where relnamespace = 'pgflow'::regnamespace") == before
 
 

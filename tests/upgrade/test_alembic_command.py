@@ -17,6 +17,7 @@ from psycopg.conninfo import conninfo_to_dict
 from pgflow_migrate import resources
 from pgflow_migrate.dsn import ENVIRONMENT_VARIABLES, NAMING_VARIABLES
 from pgflow_migrate.errors import EXIT_BLOCKED, EXIT_COULD_NOT_RUN, EXIT_FENCE, PgflowMigrateError
+from pgflow_migrate.releases.chain import HEAD
 from pgflow_migrate.replay import catalogue
 from pgflow_migrate.upgrade.run import upgrade
 
@@ -117,7 +118,7 @@ def test_a_stamp_of_anything_else_is_refused(
     dsn = database_at("core_0_16_0")
     with unchanged(dsn):
         done = alembic(dsn, "stamp", *options, target)
-    named = "queue_identity" if target == "head" else target
+    named = HEAD if target == "head" else target
     assert done.returncode == EXIT_COULD_NOT_RUN
     assert f"error: The database cannot be stamped {named}: schema pgflow is 0.16.0.\n" in done.stderr
     assert 'To record what is there: alembic -x dsn="…" stamp core_0_16_0\n' in done.stderr
@@ -133,7 +134,7 @@ def test_a_database_without_version_is_stamped_no_better(
     dsn = database_at("")
     with unchanged(dsn):
         done = alembic(dsn, "stamp", "head")
-    assert "cannot be stamped queue_identity: there is no schema pgflow." in done.stderr
+    assert "cannot be stamped dirty_runs: there is no schema pgflow." in done.stderr
 
 
 def test_an_unknown_catalogue_is_not_stamped(
@@ -295,4 +296,4 @@ def test_a_read_only_default_is_not_overridden(
     assert f"error: {caught.value.message}\n{caught.value.remedy}\n" in plain.stderr
     assert "options='-c default_transaction_read_only=off'" in caught.value.remedy
     allowed = f"{dsn} options='-c default_transaction_read_only=off'"
-    assert upgrade(allowed).revision == "queue_identity"
+    assert upgrade(allowed).revision == HEAD

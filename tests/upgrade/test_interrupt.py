@@ -129,10 +129,10 @@ def test_an_interrupt_that_comes_too_late_is_no_failure(stuck: str) -> None:
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=30)
     assert process.returncode == 0, err
-    assert out.startswith("Upgraded from 0.16.0 to queue_identity in ")
+    assert out.startswith("Upgraded from 0.16.0 to dirty_runs in ")
     with psycopg.connect(stuck) as connection:
         found = connection.execute("table pgflow_migrate.alembic_version").fetchall()
-    assert found == [("queue_identity",)]
+    assert found == [("dirty_runs",)]
 
 
 def test_a_lost_connection_is_no_failure_when_the_commit_took_effect(stuck: str) -> None:
@@ -145,7 +145,7 @@ def test_a_lost_connection_is_no_failure_when_the_commit_took_effect(stuck: str)
         )
     out, err = process.communicate(timeout=30)
     assert process.returncode == 0, err
-    assert out.startswith("Upgraded from 0.16.0 to queue_identity in ")
+    assert out.startswith("Upgraded from 0.16.0 to dirty_runs in ")
 
 
 @pytest.mark.parametrize(("end", "outcome"), [("commit", "committed"), ("rollback", "aborted")])

@@ -18,7 +18,7 @@ from pgflow_migrate.upgrade.status import read_status
 
 Unchanged = Callable[[str], AbstractContextManager[None]]
 REVISION = (
-    'revision = "stray"\ndown_revision = "queue_identity"\n\n\ndef upgrade() -> None:\n    """Nothing."""\n'
+    'revision = "stray"\ndown_revision = "dirty_runs"\n\n\ndef upgrade() -> None:\n    """Nothing."""\n'
 )
 
 
@@ -50,7 +50,7 @@ def test_a_revision_that_alembic_makes_is_found_by_its_checksum(
     subprocess.run(command, check=True, capture_output=True, timeout=60)
     assert (versions / "later.py").is_file()
     dsn = database_at("core_0_16_0")
-    assert read_status(dsn).pending == ("queue_identity", "later")
+    assert read_status(dsn).pending == ("queue_identity", "dirty_runs", "later")
     assert upgrade(dsn).revision == "later"
     assert upgrade(dsn).already_current
 

@@ -10,6 +10,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from pgflow_migrate.errors import EXIT_COULD_NOT_RUN, PgflowMigrateError
+from pgflow_migrate.releases.chain import HEAD
 from pgflow_migrate.upgrade.run import upgrade
 
 Unchanged = Callable[[str], AbstractContextManager[None]]
@@ -71,7 +72,7 @@ def owned(database_at: Callable[[str], str]) -> Iterator[str]:
 
 def test_the_owner_need_not_be_a_superuser(owned: str) -> None:
     result = upgrade(make_conninfo(owned, user="rights_owner"))
-    assert (result.from_release, result.revision) == ("0.16.0", "queue_identity")
+    assert (result.from_release, result.revision) == ("0.16.0", HEAD)
 
 
 def test_a_role_without_rights_is_told_which_role_has_them(owned: str, unchanged: Unchanged) -> None:
@@ -96,7 +97,7 @@ def test_a_member_that_does_not_inherit_is_told_the_option_and_it_works(
     with unchanged(owned), pytest.raises(PgflowMigrateError) as caught:
         upgrade(member)
     assert "add options='-c role=rights_owner' to the connection string" in caught.value.remedy
-    assert upgrade(f"{member} options='-c role=rights_owner'").revision == "queue_identity"
+    assert upgrade(f"{member} options='-c role=rights_owner'").revision == HEAD
 
 
 def test_an_owner_without_create_on_the_database_is_told_what_is_missing(
@@ -149,7 +150,7 @@ def test_an_owner_that_may_not_lock_pgmqs_tables_is_told_the_grants_and_they_are
     )
     assert caught.value.remedy == f"The database is unchanged. What is missing: {' '.join(grants)}"
     execute(owned, " ".join(grants))
-    assert upgrade(owner).revision == "queue_identity"
+    assert upgrade(owner).revision == HEAD
 
 
 def test_a_ledger_of_somebody_elses_is_named_with_the_grants(owned: str, unchanged: Unchanged) -> None:
@@ -165,7 +166,7 @@ def test_a_ledger_of_somebody_elses_is_named_with_the_grants(owned: str, unchang
         " grant select, insert, update, delete on pgflow_migrate.schema_migrations to rights_owner;"
     )
     execute(owned, grants)
-    assert upgrade(owner).revision == "queue_identity"
+    assert upgrade(owner).revision == HEAD
 
 
 def test_the_rights_that_are_named_are_all_that_is_needed(owned: str, unchanged: Unchanged) -> None:
@@ -185,4 +186,4 @@ def test_the_rights_that_are_named_are_all_that_is_needed(owned: str, unchanged:
         " grant select on sequence pgmq.q_order_flow_msg_id_seq to rights_owner;"
     )
     execute(owned, grants)
-    assert upgrade(make_conninfo(owned, user="rights_owner")).revision == "queue_identity"
+    assert upgrade(make_conninfo(owned, user="rights_owner")).revision == HEAD

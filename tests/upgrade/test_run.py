@@ -15,6 +15,7 @@ from alembic.config import Config
 
 from pgflow_migrate import database, resources
 from pgflow_migrate.errors import EXIT_BLOCKED, BlockedError, PgflowMigrateError
+from pgflow_migrate.releases.chain import HEAD
 from pgflow_migrate.upgrade.progress import (
     Event,
     FileDone,
@@ -41,7 +42,7 @@ def database_name(dsn: str) -> str:
     return str(psycopg.conninfo.conninfo_to_dict(dsn)["dbname"])
 
 
-def test_the_chain_runs_from_the_oldest_release_to_queue_identity(database_at: Callable[[str], str]) -> None:
+def test_the_chain_runs_from_the_oldest_release_to_the_newest(database_at: Callable[[str], str]) -> None:
     dsn = database_at("core_0_15_0")
     execute(
         dsn,
@@ -56,13 +57,14 @@ def test_the_chain_runs_from_the_oldest_release_to_queue_identity(database_at: C
     result = upgrade(dsn)
     assert (result.from_release, result.revision, result.already_current) == (
         "0.15.0",
-        "queue_identity",
+        HEAD,
         False,
     )
     assert [applied.revision for applied in result.applied] == [
         "core_0_15_1",
         "core_0_16_0",
         "queue_identity",
+        "dirty_runs",
     ]
     assert all(applied.seconds > 0 for applied in result.applied)
     assert result.backfilled == Backfilled(steps=2, tasks=2)
@@ -80,6 +82,7 @@ def test_a_database_without_pgflow_gets_it_from_the_beginning(database_at: Calla
         "core_0_15_1",
         "core_0_16_0",
         "queue_identity",
+        "dirty_runs",
     ]
     assert Found(None, None, recorded=False) in heard
 
@@ -128,7 +131,7 @@ def test_the_servers_defaults_do_not_matter(database_at: Callable[[str], str]) -
         alter database {name} set default_transaction_isolation = 'serializable';
         """,
     )
-    assert upgrade(dsn).revision == "queue_identity"
+    assert upgrade(dsn).revision == HEAD
 
 
 def test_a_limit_for_ordinary_statements_does_not_stop_it_and_is_told(

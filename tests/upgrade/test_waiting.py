@@ -14,6 +14,7 @@ import psycopg
 import pytest
 
 from pgflow_migrate.errors import EXIT_COULD_NOT_RUN, EXIT_FENCE, FenceError, PgflowMigrateError
+from pgflow_migrate.releases.chain import HEAD
 from pgflow_migrate.upgrade.run import upgrade
 from pgflow_migrate.upgrade.session import Fence
 
@@ -57,7 +58,7 @@ def test_a_lock_that_is_not_had_in_time_changes_nothing_and_names_the_holder(
     assert blocker.holds == (table,)
     assert blocker.query_age is not None
     assert error.details == (str(blocker),)
-    assert upgrade(dsn).revision == "queue_identity"  # safe to repeat
+    assert upgrade(dsn).revision == HEAD  # safe to repeat
 
 
 def test_another_upgrade_is_named_as_the_holder(
@@ -91,8 +92,8 @@ def test_of_two_upgrades_at_once_the_second_finds_everything_done(
         waiting(dsn, 2)
     said = [process.communicate(timeout=60)[0] for process in (first, second)]
     assert [process.returncode for process in (first, second)] == [0, 0]
-    assert said[0].startswith("Upgraded from 0.16.0 to queue_identity in ")
-    assert said[1] == "Already upgraded: the database is at queue_identity; nothing was changed.\n"
+    assert said[0].startswith("Upgraded from 0.16.0 to dirty_runs in ")
+    assert said[1] == "Already upgraded: the database is at dirty_runs; nothing was changed.\n"
 
 
 def test_a_deadlock_is_a_lock_that_was_not_obtained(
@@ -162,7 +163,7 @@ def test_the_wait_ends_as_soon_as_the_lock_is_free(
         thread = threading.Thread(target=release)
         thread.start()
         started = time.monotonic()
-        assert upgrade(dsn, fence=Fence(timedelta(minutes=1))).revision == "queue_identity"
+        assert upgrade(dsn, fence=Fence(timedelta(minutes=1))).revision == HEAD
         assert time.monotonic() - started < 50
         thread.join()
 
@@ -187,5 +188,5 @@ def test_an_idle_transaction_without_a_snapshot_is_in_nobodys_way(database_at: C
     dsn = database_at("core_0_16_0")
     with psycopg.connect(dsn, application_name="a dashboard") as dashboard:
         dashboard.execute("select count(*) from pg_class")
-        assert upgrade(dsn, fence=Fence(SHORT, SHORT)).revision == "queue_identity"
+        assert upgrade(dsn, fence=Fence(SHORT, SHORT)).revision == HEAD
         dashboard.rollback()

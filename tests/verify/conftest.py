@@ -8,6 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from pgflow_migrate.releases.chain import HEAD
 from pgflow_migrate.verify.run import verify
 
 Database = psycopg.Connection[dict[str, Any]]
@@ -34,8 +35,8 @@ WORK = """
 
 @pytest.fixture
 def database(database_at: Callable[[str], str], connect: Callable[[str], Database]) -> Database:
-    """A superuser's connection to a database at queue identity in which work is in flight."""
-    database = connect(database_at("queue_identity"))
+    """A superuser's connection to a database at the newest revision in which work is in flight."""
+    database = connect(database_at(HEAD))
     database.execute(WORK.encode())
     return database
 

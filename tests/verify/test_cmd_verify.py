@@ -45,7 +45,7 @@ def test_clean_exits_0(run: Run) -> None:
     result = run()
     assert (result.exit_code, result.stderr) == (0, "")
     assert re.fullmatch(
-        rf"All {len(CHECKS)} invariants hold in database \S+ at \S+ \S+ UTC"
+        rf"All {len(CHECKS)} invariants hold in database \S+, dirty_runs, at \S+ \S+ UTC"
         r" \(3 flows, 2 steps, 5 tasks\)\.\n",
         result.stdout,
     )
@@ -106,8 +106,10 @@ def test_a_database_that_is_not_upgraded_exits_1(format_: str, database_at: Call
 def test_registry_sql_and_document_name_the_same_checks() -> None:
     invariants = (resources.revision_sql("queue_identity") / "invariants.sql").read_text(encoding="utf-8")
     in_sql = set(re.findall(r"'([a-z-]+)' as \"check\"", invariants + _OPERATION.read_text(encoding="utf-8")))
+    protocol_2 = (resources.revision_sql("dirty_runs") / "invariants.sql").read_text(encoding="utf-8")
+    in_sql |= set(re.findall(r"'(v2-[a-z-]+)'", protocol_2))
     in_sql |= set(re.findall(r"'check', '([a-z-]+)'", _OPERATION.read_text(encoding="utf-8")))
     in_sql |= {"queue-objects"}  # the second of a union, whose columns have their names from the first
     assert in_sql == set(CHECKS) - {"version", "ledger", "checksum", "catalogue"}
     document = (resources.root() / "docs" / "verify.md").read_text(encoding="utf-8")
-    assert re.findall(r"^\| `([a-z-]+)` \|", document, re.MULTILINE) == list(CHECKS)
+    assert re.findall(r"^\| `([a-z0-9-]+)` \|", document, re.MULTILINE) == list(CHECKS)

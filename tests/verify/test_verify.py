@@ -10,10 +10,12 @@ import psycopg
 import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
+from tests.verify.conftest import WORK
 
 from pgflow_migrate.errors import PgflowMigrateError
 from pgflow_migrate.replay import signature
 from pgflow_migrate.replay.work import work_off
+from pgflow_migrate.verify.checks import CHECKS
 from pgflow_migrate.verify.run import verify
 from pgflow_migrate.verify.violations import Looked
 
@@ -123,10 +125,12 @@ def test_rights_that_are_missing_are_named(database: Database, viewer: str) -> N
         f"grant select on {table} to {quoted};"
         for table in (
             "pgflow.flows",
+            "pgflow.run_work",
             "pgflow.runs",
             "pgflow.step_states",
             "pgflow.step_tasks",
             "pgflow.steps",
+            "pgflow.task_claims",
             "pgflow_migrate.alembic_version",
             "pgflow_migrate.schema_migrations",
             "pgmq.meta",
@@ -271,8 +275,8 @@ def test_a_database_that_is_not_upgraded_is_told_what_it_is(
     ("damage", "says"),
     [
         (
-            "alter table pgflow.step_tasks drop column queue_name",
-            'The database records revision "queue_identity", but what that is verified by is missing.',
+            "alter table pgflow.step_tasks drop column queue_name cascade",
+            'The database records revision "dirty_runs", but what that is verified by is missing.',
         ),
         (
             "drop schema pgmq cascade",
@@ -284,8 +288,7 @@ def test_a_database_that_is_not_upgraded_is_told_what_it_is(
         ),
         (
             "drop schema pgflow_migrate cascade; alter table pgflow.steps drop column queue_name",
-            "This database is not upgraded:"
-            " schema pgflow is of no known release, the closest is queue_identity.",
+            "This database is not upgraded: schema pgflow is of no known release, the closest is dirty_runs.",
         ),
     ],
 )
@@ -305,4 +308,44 @@ def test_a_database_that_somebody_else_upgraded_lacks_only_the_record(
     database: Database, violated: Violated
 ) -> None:
     database.execute("drop schema pgflow_migrate cascade")
-    assert [(row[0], row[2]) for row in violated(database)] == [("version", 1), ("ledger", 4)]
+    assert [(row[0], row[2]) for row in violated(database)] == [("version", 1), ("ledger", 5)]
+
+
+def test_a_database_at_queue_identity_is_judged_as_that(
+    database_at: Callable[[str], str], connect: Callable[[str], Database], violated: Violated
+) -> None:
+    database = connect(database_at("queue_identity"))
+    database.execute(WORK.encode())
+    found = verify(database.info.dsn)
+    assert (found.violations, found.revision) == ((), "queue_identity")
+    assert list(found.checks) == [name for name in CHECKS if not name.startswith("v2-")]
+    database.execute("select pgmq.delete('orders', 4)")
+    database.execute(
+        "update pgflow_migrate.schema_migrations set name = 'dirty_runs' where name like 'core%1'"
+    )
+    assert [(row[0], row[3]) for row in violated(database)] == [
+        ("ledger", ("core_0_15_1",)),
+        ("ledger", ("dirty_runs",)),
+        ("live-task-message", ("00000000-0000-4000-8000-000000000004/pack/0",)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("at", "recorded"), [("queue_identity", "dirty_runs"), ("dirty_runs", "queue_identity")]
+)
+def test_a_record_of_the_other_revision_is_no_clean_report(
+    at: str, recorded: str, database_at: Callable[[str], str], connect: Callable[[str], Database]
+) -> None:
+    database = connect(database_at(at))
+    database.execute("update pgflow_migrate.alembic_version set version_num = %s", [recorded])
+    if at == "dirty_runs":
+        (violation,) = verify(database.info.dsn).violations
+        assert (violation.check, violation.samples) == ("version", ("queue_identity",))
+        assert violation.hint.endswith('alembic -x dsn="…" stamp dirty_runs')
+        return
+    with pytest.raises(PgflowMigrateError) as caught:
+        verify(database.info.dsn)
+    assert caught.value.message == (
+        'The database records revision "dirty_runs", but what that is verified by is missing.'
+    )
+    assert "column run_work.run_id is missing" in caught.value.details

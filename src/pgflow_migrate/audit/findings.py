@@ -76,7 +76,7 @@ class AuditReport:
 
     @property
     def already_upgraded(self) -> bool:
-        """Whether the database has queue identity, so that there is nothing to upgrade."""
+        """Whether the database has queue identity, so that there is nothing to audit."""
         return any(finding.code == "already-upgraded" for finding in self.findings)
 
     def of(self, severity: Severity) -> tuple[Finding, ...]:

@@ -13,7 +13,7 @@ from pgflow_migrate.cli import failures, signals
 # Command, its module, and the first paragraph of its help, which must not cost the import of all of them.
 COMMANDS = {
     "audit": ("cmd_audit", "Report what stands in the way of the upgrade; changes nothing."),
-    "upgrade": ("cmd_upgrade", "Upgrade a database to queue identity, in one transaction."),
+    "upgrade": ("cmd_upgrade", "Upgrade a database to the newest revision, in one transaction."),
     "status": ("cmd_status", "Show release, revisions, server and rights; changes nothing."),
     "verify": ("cmd_verify", "Check every invariant of an upgraded database; changes nothing."),
     "prune-helper": (

@@ -1,4 +1,4 @@
-"""``upgrade``: take a database to queue identity."""
+"""``upgrade``: take a database to the newest revision."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import click
 
 from pgflow_migrate.cli import output
 from pgflow_migrate.cli.options import Duration, dsn_option, format_option
+from pgflow_migrate.releases.chain import STARTS, release_of
 
 if TYPE_CHECKING:
     from pgflow_migrate.upgrade.run import UpgradeResult
 
-RELEASES = ("0.15.0", "0.15.1", "0.16.0")
+RELEASES = tuple(map(release_of, STARTS))
 
 
 @click.command()
@@ -44,7 +45,7 @@ RELEASES = ("0.15.0", "0.15.1", "0.16.0")
     "--from",
     "release",
     type=click.Choice(RELEASES),
-    default=RELEASES[-1],
+    default="0.16.0",
     show_default=True,
     help="With --sql: the release that the script starts from; it refuses another.",
 )
@@ -67,12 +68,12 @@ def upgrade(
     no_transaction: bool,
     format_: str,
 ) -> None:
-    """Upgrade a database to queue identity, in one transaction.
+    """Upgrade a database to the newest revision, in one transaction.
 
     A database of a known release is upgraded from there; one without pgflow is refused. When anything fails,
     or Ctrl-C or SIGTERM ends it (exit 1), everything is rolled back and the database is as it was. (Only when
     the connection is lost during COMMIT may it be done all the same; the error says so, and status tells.)
-    Take a backup first: there is no downgrade.
+    Take a backup first: there is no downgrade but from dirty_runs to queue identity.
 
     \b
     pgflow-migrate upgrade --dsn postgresql://postgres@db.example/app --max-wait 2min

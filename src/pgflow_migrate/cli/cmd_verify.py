@@ -1,4 +1,4 @@
-"""``verify``: whether an upgraded database keeps what queue identity promises."""
+"""``verify``: whether an upgraded database keeps what its revision promises."""
 
 from __future__ import annotations
 

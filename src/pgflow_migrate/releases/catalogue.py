@@ -137,8 +137,12 @@ def snapshot(release: str) -> Catalogue:
     Raises:
         FileNotFoundError: there is no snapshot of that release.
     """
-    text = (_SNAPSHOTS / f"{release}.json").read_text(encoding="utf-8")
-    return Catalogue(json.loads(text))
+    return Catalogue(json.loads(path(release).read_text(encoding="utf-8")))
+
+
+def path(release: str) -> Path:
+    """Where the snapshot of ``release`` is, or would be."""
+    return _SNAPSHOTS / f"{release}.json"
 
 
 def read(connection: psycopg.Connection[Any], schema: str = SCHEMA) -> Catalogue:

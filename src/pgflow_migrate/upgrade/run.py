@@ -16,7 +16,6 @@ from pgflow_migrate.upgrade import failures
 from pgflow_migrate.upgrade.progress import Event, FileDone, Found, Listener, RevisionApplied, ignore
 from pgflow_migrate.upgrade.session import Fence
 
-_BACKFILLING = "queue_identity"
 _FENCE = "fence.sql"
 _PATIENCE = 5.0  # seconds to find out what became of a COMMIT
 
@@ -143,12 +142,13 @@ def _migrate(
     )
     command.upgrade(config, target)
     applied = tuple(listening.applied)
+    backfills = any(one.revision == "queue_identity" for one in applied)
     return UpgradeResult(
         from_release=listening.found.release,
         revision=applied[-1].revision if applied else listening.found.revision,
         applied=applied,
         already_current=not applied,
-        backfilled=_backfilled(connection) if any(one.revision == _BACKFILLING for one in applied) else None,
+        backfilled=_backfilled(connection) if backfills else None,
         locked_seconds=None,
         dry_run=False,
     )

@@ -64,7 +64,7 @@ def verdict(report: AuditReport) -> str:
     """The report in a sentence; a clean one, too, says that it is of one point in time."""
     database, at = printable(report.database), f"{report.taken_at:%Y-%m-%d %H:%M:%S %Z}"
     if report.already_upgraded:
-        return f"Database {database} had queue identity already at {at}: there is nothing to upgrade."
+        return f"Database {database} had queue identity already at {at}: this audit has nothing to look for."
     blocking = len(report.blocking)
     stand = "Nothing stands" if not blocking else plural(blocking, "finding stands", "findings stand")
     return (
