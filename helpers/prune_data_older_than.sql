@@ -15,7 +15,7 @@ declare
     'fcba8d05326f47f4b94801fadc18a15c',  -- documented since 0.7.0
     'e7cbf1f31d65d4cb3020b74b015072da',  -- documented from 0.2.3 to 0.6.1
     '0a1018a18bd0e2e8171621b1e9c03406',  -- the one below, before there was protocol 2
-    '8a691bb935359582ea1fa21af2d1e9e7'  -- the one below
+    '63fc7e5abd6bc959f111e0317a9f14a7'  -- the one below
   ];
 begin
   if not exists (
@@ -72,7 +72,6 @@ declare
     from pg_attribute a
     where a.attrelid = 'pgflow.runs'::regclass and a.attname = 'protocol_version' and not a.attisdropped
   );
-  unless_kept text := '';
   old_runs uuid[];
   dead_workers uuid[];
   their_tasks tid[];
@@ -99,10 +98,6 @@ begin
       order by run.run_id
       for update
     ) as locked;
-    unless_kept :=
-      'and not exists ('
-      'select from pgflow.step_tasks task join pgflow.runs run on run.run_id = task.run_id '
-      'where task.queue_name = $2 and task.message_id = archived.msg_id and run.protocol_version = 2)';
   else
     select array_agg(locked.run_id) into old_runs
     from (
@@ -158,9 +153,12 @@ begin
   loop
     begin
       execute format(
-        'delete from pgmq.%I archived where archived.archived_at < $1 ' || unless_kept,
-        'a_' || archived_queue
-      )
+        'delete from pgmq.%I archived where archived.archived_at < $1 ', 'a_' || archived_queue
+      ) || case when has_protocols then
+        'and not exists ('
+        'select from pgflow.step_tasks task join pgflow.runs run on run.run_id = task.run_id '
+        'where task.queue_name = $2 and task.message_id = archived.msg_id and run.protocol_version = 2)'
+      else '' end
       using cut_off, archived_queue;
     exception
       when undefined_table then

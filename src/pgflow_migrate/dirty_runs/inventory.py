@@ -530,6 +530,13 @@ INVENTORY: tuple[Writer, ...] = (
         INTERNAL,
     ),
     Writer(
+        "_v2_hold_definition(text)",
+        "v2 internal",
+        "rows of a flow, its steps and dependencies, as they are: a new version, no other value",
+        "changes no value, of whichever flow",
+        INTERNAL,
+    ),
+    Writer(
         "_v2_request(uuid)",
         "v2 internal",
         "work",

@@ -76,6 +76,7 @@ INTERNALS = (
         "select pgflow._v2_fail_run(%(run)s, 'a', 'no')",
         error=("PF005", NOT_2),
     ),
+    Call("_v2_hold_definition(text)", "select pgflow._v2_hold_definition('plain')", ""),
     Call("_v2_request(uuid)", "select pgflow._v2_request(%(run)s)"),
 )
 
