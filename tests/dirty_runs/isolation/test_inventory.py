@@ -100,6 +100,20 @@ def test_whoever_calls_the_caller_of_a_writer_is_found(demo_world: World) -> Non
     assert writers.functions(demo_world.session) - before == {"first(uuid)", "second(uuid)", "third(uuid)"}
 
 
+def test_an_entry_that_is_gone_or_writes_no_more_is_found(demo_world: World) -> None:
+    session = demo_world.session
+    before = writers.functions(session)
+    session.execute("drop function pgflow.mark_worker_stopped(uuid)")
+    session.execute(
+        "create or replace function pgflow.resume_worker_function(function_name text) returns boolean"
+        " language sql as 'select false'"
+    )
+    assert before - writers.functions(session) == {
+        "mark_worker_stopped(uuid)",
+        "resume_worker_function(text)",
+    }
+
+
 @pytest.mark.parametrize(
     "body",
     [

@@ -23,9 +23,9 @@ V2_ROWS = {
 }
 
 
-def stock() -> str:
-    """A helper that is equivalent to the one pgflow's documentation has."""
-    scenario = resources.fixtures() / "0.16.0" / "prune_helper_stock" / "populate.sql"
+def documented(kind: str) -> str:
+    """A helper that is equivalent to the one of pgflow's documentation: stock, or original, from before."""
+    scenario = resources.fixtures() / "0.16.0" / f"prune_helper_{kind}" / "populate.sql"
     before, body, after = scenario.read_text(encoding="utf-8").split("$$")
     return f"{before}$${body}$${after.partition(';')[0]}"
 
@@ -50,8 +50,12 @@ def old(request: pytest.FixtureRequest, session: Session) -> World:
     session.execute("select pgflow.fail_task(%s, 'a', 0, 'no')", run)
     world.plain["failed beside them"] = run
     session.execute("set session_replication_role = replica")
-    for column in ("started_at", "completed_at", "failed_at"):
-        session.execute(f"update pgflow.runs set {column} = {column} - interval '1 year'")
+    for table, first in (("runs", "started_at"), ("step_states", "created_at"), ("step_tasks", "queued_at")):
+        older = ", ".join(
+            f"{column} = {column} - interval '1 year'"
+            for column in sorted({first, "started_at", "completed_at", "failed_at"})
+        )
+        session.execute(f"update pgflow.{table} set {older}")
     session.execute("reset session_replication_role")
     for row in session.rows("select queue_name::text as name from pgmq.meta"):
         session.execute(f"update pgmq.\"a_{row['name']}\" set archived_at = archived_at - interval '1 year'")
@@ -119,7 +123,11 @@ def test_pruning_waits_for_no_run_of_protocol_2(old: World) -> None:
         other.close()
 
 
-@pytest.mark.parametrize("script", [stock(), without_protocol_2()], ids=["documented", "queue-aware"])
+@pytest.mark.parametrize(
+    "script",
+    [documented("stock"), documented("original"), without_protocol_2()],
+    ids=["stock", "original", "queue-aware"],
+)
 def test_a_helper_that_does_not_know_protocol_2_is_stopped_by_foreign_keys(old: World, script: str) -> None:
     session = old.session
     session.execute(script)
