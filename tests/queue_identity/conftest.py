@@ -79,10 +79,25 @@ def owner(server: Server) -> Iterator[str]:
         admin.execute(f"drop role {OWNER}".encode())
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Have the modules that say so (``REVISIONS``) run at each of these revisions."""
+    revisions = getattr(metafunc.module, "REVISIONS", None)
+    if revisions is not None and "revision" in metafunc.fixturenames:
+        metafunc.parametrize("revision", revisions)
+
+
 @pytest.fixture
-def superuser(database_at: Callable[[str], str], connect: Callable[[str], Connection]) -> Connection:
+def revision() -> str:
+    """What the test's databases are at."""
+    return "queue_identity"
+
+
+@pytest.fixture
+def superuser(
+    database_at: Callable[[str], str], connect: Callable[[str], Connection], revision: str
+) -> Connection:
     """An administrator's session in a database of the test's own."""
-    return connect(database_at("queue_identity"))
+    return connect(database_at(revision))
 
 
 @pytest.fixture(params=["superuser", "owner of pgflow"])

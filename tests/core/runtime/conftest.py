@@ -24,9 +24,10 @@ from pgflow_migrate.servers import Server
 Row = dict[str, Any]
 
 BEFORE_HARDENING = ["core_0_15_0"]
-SINCE_HARDENING = ["core_0_15_1", "core_0_16_0", "queue_identity"]
+ROUTED = ["queue_identity", "dirty_runs"]
+SINCE_HARDENING = ["core_0_15_1", "core_0_16_0", *ROUTED]
 RELEASES = BEFORE_HARDENING + SINCE_HARDENING
-OLD_CORES = RELEASES[:-1]
+OLD_CORES = [release for release in RELEASES if release not in ROUTED]
 WORKER = UUID("11111111-1111-1111-1111-111111111111")
 PATIENCE = 20.0
 
@@ -45,7 +46,7 @@ class Core:
         self.connection = connection
         self.release = release
         self.hardened = release not in BEFORE_HARDENING
-        self.routed = release == "queue_identity"
+        self.routed = release in ROUTED
 
     # -- plain SQL -------------------------------------------------------------------------------
 
@@ -441,10 +442,10 @@ def unhardened(module_session: Callable[[str], Core]) -> Iterator[Core]:
         yield session
 
 
-@pytest.fixture
-def routed(module_session: Callable[[str], Core]) -> Iterator[Core]:
-    """The same after queue identity."""
-    with _rolled_back(module_session("queue_identity")) as session:
+@pytest.fixture(params=ROUTED)
+def routed(request: pytest.FixtureRequest, module_session: Callable[[str], Core]) -> Iterator[Core]:
+    """The same since queue identity."""
+    with _rolled_back(module_session(request.param)) as session:
         yield session
 
 

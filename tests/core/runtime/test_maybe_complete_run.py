@@ -86,7 +86,9 @@ def test_a_second_call_changes_nothing_and_sends_nothing(core: Core) -> None:
     assert core.events(run).count("run:completed") == 1
 
 
-def test_a_failed_run_without_steps_left_violates_the_runs_table(core: Core) -> None:
+def test_a_failed_run_without_steps_left_violates_the_runs_table_and_since_dirty_runs_stays(
+    core: Core,
+) -> None:
     core.flow("plain")
     core.step("plain", "first")
     run = core.start("plain", {})
@@ -95,8 +97,11 @@ def test_a_failed_run_without_steps_left_violates_the_runs_table(core: Core) -> 
         run,
     )
     before = core.everything("plain")
-    with core.error() as caught:
+    if core.release == "dirty_runs":
         maybe_complete(core, run)
-    assert caught.value.sqlstate == "23514"
-    assert caught.value.diag.constraint_name == "completed_at_or_failed_at"
+    else:
+        with core.error() as caught:
+            maybe_complete(core, run)
+        assert caught.value.sqlstate == "23514"
+        assert caught.value.diag.constraint_name == "completed_at_or_failed_at"
     assert core.everything("plain") == before

@@ -200,15 +200,15 @@ def settled(call: Future[Any]) -> Any:
 
 
 @pytest.fixture
-def race(database_at: Callable[[str], str]) -> Iterator[Race]:
+def race(database_at: Callable[[str], str], revision: str) -> Iterator[Race]:
     """Sessions in a database of the test's own; at the end every law must hold there."""
-    dsn = database_at("queue_identity")
+    dsn = database_at(revision)
     opened: list[psycopg.Connection[Row]] = []
 
     def open_() -> Session:
         options = f"-c statement_timeout={PATIENCE:.0f}s -c deadlock_timeout={DEADLOCK_TIMEOUT}"
         opened.append(psycopg.connect(dsn, autocommit=True, row_factory=dict_row, options=options))
-        return Session(opened[-1], "queue_identity")
+        return Session(opened[-1], revision)
 
     try:
         race = Race(open_)
