@@ -328,6 +328,7 @@ BY_HAND = {
     "a route": "update pgflow.steps set queue_name = '{flow}_elsewhere'"
     " where flow_slug = '{flow}' and step_slug = 'b'",
     "an option of the flow": "update pgflow.flows set opt_timeout = 61 where flow_slug = '{flow}'",
+    "an order": "update pgflow.steps set step_index = 7 where flow_slug = '{flow}' and step_slug = 'b'",
     "a further step": "insert into pgflow.steps (flow_slug, step_slug, step_index, queue_name)"
     " values ('{flow}', 'c', 2, '{flow}')",
     "an edge less": "delete from pgflow.deps where flow_slug = '{flow}'",
@@ -337,11 +338,16 @@ BY_HAND = {
 AFTERWARDS: dict[str, Any] = {
     "an option of a step": "started",
     "a route": ["queue"],
+    "an order": "started",
     "an option of the flow": "started",
     "a further step": ["step_count"],
     "an edge less": ["edge_count"],
     "a step less": ["edge_count", "step_count"],
 }
+
+
+def executed(statement: str, flow: str, session: Session) -> None:
+    session.execute(statement.format(flow=flow))
 
 
 def started(session: Session, flow: str) -> Any:
@@ -402,6 +408,77 @@ def test_a_start_waits_for_a_recompilation_and_sees_it(meeting: Meeting, commit:
     outcome = meeting.meet(lambda one: recompiled(one, flow), lambda two: started(two, flow), commit=commit)
     assert outcome == ("recompiled", ["edge_count", "max_attempts", "step_count"] if commit else "started")
     assert steps(meeting, flow) == (["only"] if commit else ["a", "b"])
+
+
+@both_ends
+@pytest.mark.parametrize("change", BY_HAND)
+def test_a_start_that_has_the_flow_already_waits_for_a_change_of_its_rows(
+    meeting: Meeting, change: str, commit: bool
+) -> None:
+    """Who changes rows by hand holds them; if he waited for the flow's lock, too, that were a circle."""
+    flow = meeting.new_flow()
+    meeting.one.execute("begin")
+    meeting.one.execute("select pgflow._lock_flow(%s)", flow)
+    meeting.two.execute("begin")
+    meeting.two.execute(BY_HAND[change].format(flow=flow))
+    start = meeting.background(lambda: started(meeting.one, flow))
+    meeting.wait_until_blocked(meeting.two, meeting.one, start)
+    meeting.two.execute("commit" if commit else "rollback")
+    assert start.result() == (AFTERWARDS[change] if commit else "started")
+    meeting.one.execute("commit")
+
+
+DEFINITION_CALLS = {
+    "add_step": "select pgflow.add_step('{flow}', 'b', '{{a}}')",
+    "create_flow": "select pgflow.create_flow('{flow}')",
+}
+
+
+@both_ends
+@pytest.mark.parametrize("call", DEFINITION_CALLS)
+def test_a_change_of_a_flow_by_hand_and_a_definition_call_wait_for_each_other_in_either_order(
+    meeting: Meeting, call: str, commit: bool
+) -> None:
+    flow = meeting.new_flow()
+    by_hand, definition = BY_HAND["an option of the flow"], DEFINITION_CALLS[call]
+    for first, second in ((by_hand, definition), (definition, by_hand)):
+        meeting.meet(partial(executed, first, flow), partial(executed, second, flow), commit=commit)
+    assert meeting.watcher.value("select opt_timeout from pgflow.flows where flow_slug = %s", flow) == 61
+    assert steps(meeting, flow) == ["a", "b"]
+
+
+FROZEN = {
+    **BY_HAND,
+    "add_step": "select pgflow.add_step('{flow}', 'c')",
+    "deletion": "select pgflow.delete_flow_and_data('{flow}')",
+}
+old_snapshot = pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
+
+
+@old_snapshot
+@pytest.mark.parametrize("change", FROZEN)
+def test_who_reads_an_older_snapshot_cannot_change_what_a_start_has_frozen(
+    meeting: Meeting, change: str, isolation: str
+) -> None:
+    flow = meeting.new_flow()
+    meeting.two.execute(f"begin isolation level {isolation}")
+    assert meeting.two.value("select count(*) from pgflow.runs where flow_slug = %s", flow) == 0
+    run = meeting.one.started(flow)
+    assert sqlstate(lambda: meeting.two.execute(FROZEN[change].format(flow=flow))) == "40001"
+    meeting.two.execute("rollback")
+    assert steps(meeting, flow) == ["a", "b"]
+    assert meeting.one.claim(run, "a")["outcome"] == "claimed"
+
+
+@old_snapshot
+def test_a_start_that_reads_an_older_snapshot_is_rejected(meeting: Meeting, isolation: str) -> None:
+    flow = meeting.new_flow()
+    meeting.two.execute(f"begin isolation level {isolation}")
+    assert meeting.two.value("select count(*) from pgflow.runs where flow_slug = %s", flow) == 0
+    meeting.one.execute(BY_HAND["an option of a step"].format(flow=flow))
+    assert started(meeting.two, flow) == ["transaction_isolation"]
+    meeting.two.execute("commit")
+    assert meeting.watcher.messages(flow) == []
 
 
 def recompiled(session: Session, flow: str) -> Any:
