@@ -74,7 +74,9 @@ RUNS = {
     "make faults": Run(
         says=": 0 red,", with_arguments="FAULTS_ARGS='--phase index --kind connection --jobs 1'"
     ),
-    'pgflow-migrate dirty-runs status --dsn "$PGFLOW_DSN"': Run(at="dirty_runs", says="No runs of protocol 2"),
+    'pgflow-migrate dirty-runs status --dsn "$PGFLOW_DSN"': Run(
+        at="dirty_runs", says="No runs of protocol 2"
+    ),
     'pgflow-migrate dirty-runs reconcile --dsn "$PGFLOW_DSN" --next': Run(at="dirty_runs", says="idle"),
     "pgflow-migrate dirty-runs contract --format json": Run(says='"transitions"'),
     "pgflow-migrate dirty-runs inventory": Run(says="claim_task_v2"),
