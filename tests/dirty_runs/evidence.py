@@ -1,7 +1,7 @@
 """Runs every check that the contract of protocol 2 names, on databases of its own, and shows what came out.
 
-``make evidence``, or ``python -m tests.dirty_runs.evidence [--format json] [--topic reporting]``. Exits 1 when
-a check fails or a test that it names does not run.
+``make evidence``, or ``python -m tests.dirty_runs.evidence [--format json] [--topic reporting]``. Exits 1
+when a check fails or a test that it names does not run.
 """
 
 from __future__ import annotations
