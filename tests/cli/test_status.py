@@ -60,7 +60,7 @@ def test_json_has_the_same(database_at: Callable[[str], str], invoke: Invoke) ->
     assert (document["release"], document["revision"], document["pending"]) == (
         "0.16.0",
         "core_0_16_0",
-        ["queue_identity"],
+        ["queue_identity", "dirty_runs"],
     )
     assert {entry["name"]: entry["checksum"] for entry in document["ledger"]} == ledger.checksums(
         ["core_0_15_0", "core_0_15_1", "core_0_16_0"]
@@ -69,7 +69,7 @@ def test_json_has_the_same(database_at: Callable[[str], str], invoke: Invoke) ->
 
 
 def test_an_upgraded_database_has_nothing_pending(database_at: Callable[[str], str], invoke: Invoke) -> None:
-    rows = shown(invoke("status", "--dsn", database_at("queue_identity")))
+    rows = shown(invoke("status", "--dsn", database_at("dirty_runs")))
     assert rows["revision"] == ["dirty_runs"]
     assert rows["pending"] == ["nothing"]
 

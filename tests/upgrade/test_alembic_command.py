@@ -155,7 +155,10 @@ def test_a_downgrade_is_refused(
     with unchanged(dsn):
         done = alembic(dsn, "downgrade", "-1")
     assert done.returncode == EXIT_COULD_NOT_RUN
-    assert "There is no downgrade: data that only the newer schema can hold would be lost." in done.stderr
+    assert (
+        "There is no downgrade from core_0_16_0: data that only the newer schema can hold would be lost."
+        in done.stderr
+    )
     assert "Restore the backup that was taken before the upgrade." in done.stderr
     assert "Traceback" not in done.stderr
 

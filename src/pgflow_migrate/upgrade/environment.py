@@ -61,7 +61,10 @@ def run_online(context: EnvironmentContext) -> None:
         dsn = database.resolve_dsn(_x_arguments(context).get("dsn"), os.environ)
         engine = database.engine(dsn)
         try:
-            with failures.explained(dsn, _fence(context)), engine.begin() as connection:
+            with (
+                failures.explained(dsn, _fence(context), _doing(context.config)),
+                engine.begin() as connection,
+            ):
                 _run(context, connection)
         finally:
             engine.dispose()
@@ -143,6 +146,12 @@ def _run(context: EnvironmentContext, connection: sa.Connection) -> None:
         steps = list(migration.opts["fn"]((found.revision,), migration))
     recorder.start([step.revision.revision for step in steps if isinstance(step, RevisionStep)])
     context.run_migrations()
+
+
+def _doing(config: Config) -> str:
+    """``downgrade`` under the ``alembic`` command of that name, else ``upgrade``: what errors speak of."""
+    function = getattr(config.cmd_opts, "cmd", (None,))[0]
+    return "downgrade" if getattr(function, "__name__", "") == "downgrade" else "upgrade"
 
 
 def _is_stamping(migration: MigrationContext) -> bool:

@@ -119,7 +119,7 @@ order by s.place, s.privilege
 
 
 @contextlib.contextmanager
-def explained(dsn: str, fence: Fence) -> Iterator[None]:
+def explained(dsn: str, fence: Fence, doing: str = "upgrade") -> Iterator[None]:
     """Within it, what the server, psycopg or Alembic raise becomes one of the toolkit's errors.
 
     To be put around the transaction, so that it is rolled back by then.
@@ -127,30 +127,35 @@ def explained(dsn: str, fence: Fence) -> Iterator[None]:
     Args:
         dsn: to ask the server who blocks, or who owns what, once more.
         fence: the bounds that were set, for the message.
+        doing: ``upgrade`` or ``downgrade``.
     """
     try:
         yield
     except SqlFileError as error:
-        raise _explain(error.cause, error, dsn, fence) from error
+        raise _explain(error.cause, error, dsn, fence, doing) from error
     except sa.exc.DBAPIError as error:
         if not isinstance(error.orig, psycopg.Error):
             raise
-        raise _explain(error.orig, None, dsn, fence) from error
+        raise _explain(error.orig, None, dsn, fence, doing) from error
     except psycopg.Error as error:
-        raise _explain(error, None, dsn, fence) from error
+        raise _explain(error, None, dsn, fence, doing) from error
     except CommandError as error:
         raise PgflowMigrateError(f"{str(error).rstrip('.')}.") from error
 
 
-def _explain(error: psycopg.Error, failed: SqlFileError | None, dsn: str, fence: Fence) -> PgflowMigrateError:
+def _explain(
+    error: psycopg.Error, failed: SqlFileError | None, dsn: str, fence: Fence, doing: str
+) -> PgflowMigrateError:
     at = f"{failed.revision}/{failed.file}" if failed else "outside the revisions"
     if isinstance(error, (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected)):
-        late = (
-            f"The locks for the upgrade were not obtained within {_budget(fence).total_seconds():g} s ({at})."
-        )
-        deadlock = isinstance(error, psycopg.errors.DeadlockDetected)
+        seconds = f"{_budget(fence).total_seconds():g} s"
+        what = f"The locks for the {doing} were not obtained within {seconds} ({at})."
+        if isinstance(error, psycopg.errors.DeadlockDetected):
+            what = f"A deadlock with another session ended the {doing} ({at})."
+        elif failed is not None and failed.file == "back/refuse.sql":  # which does not wait
+            what = f"A table of protocol 2 is in use ({at})."
         return FenceError(
-            f"A deadlock with another session ended the upgrade ({at})." if deadlock else late,
+            what,
             f"{UNCHANGED} It is safe to repeat; pause workers and producers, or raise --lock-timeout and"
             " --max-wait.",
             _blockers(dsn),
@@ -163,32 +168,32 @@ def _explain(error: psycopg.Error, failed: SqlFileError | None, dsn: str, fence:
         )
     if error.sqlstate == violations.SQLSTATE:
         return PgflowMigrateError(
-            f"The upgrade does not pass its own last look: {_text(error)}.",
-            f"{UNCHANGED} Look for triggers and event triggers that change what the upgrade writes.",
+            f"The {doing} does not pass its own last look: {_text(error)}.",
+            f"{UNCHANGED} Look for triggers and event triggers that change what the {doing} writes.",
             tuple(_line(str(violation)) for violation in violations.violations_from_error(error)[:20]),
         )
     if error.sqlstate == LIVE_WORKERS:
         # Not splitlines(): JSON leaves U+2028 and its like as they are.
         lines = (error.diag.message_detail or "").split("\n")
         return LiveWorkersError(
-            f"The upgrade refuses: {_text(error)}.",
+            f"The {doing} refuses: {_text(error)}.",
             f"{_line(error.diag.message_hint or '')} --allow-live-workers overrules this.",
             tuple(LiveWorker(**json.loads(line)) for line in lines),
         )
     if error.sqlstate == RUNS_OF_PROTOCOL_2:
         return BlockedError(
-            f"The downgrade refuses: {_text(error)}.", _line(error.diag.message_hint or UNCHANGED)
+            f"The {doing} refuses: {_text(error)}.", _line(error.diag.message_hint or UNCHANGED)
         )
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
         return _not_entitled(error, at, dsn)
     if error.sqlstate is None or error.sqlstate.startswith(("08", "57")):
         # No COMMIT was sent, so the server rolls back by itself.
         return PgflowMigrateError(
-            f"The server ended the upgrade ({at}): {_text(error)}.", f"{UNCHANGED} It is safe to repeat."
+            f"The server ended the {doing} ({at}): {_text(error)}.", f"{UNCHANGED} It is safe to repeat."
         )
     hint = _line(error.diag.message_hint or "")
     return PgflowMigrateError(
-        f"The upgrade failed ({at}): {_text(error)} (SQLSTATE {error.sqlstate}).",
+        f"The {doing} failed ({at}): {_text(error)} (SQLSTATE {error.sqlstate}).",
         f"{UNCHANGED} {hint}".rstrip(),
         tuple(_line(line) for line in (error.diag.message_detail or "").splitlines()[:20]),
     )
