@@ -9,7 +9,8 @@ declare
   limits constant jsonb := pgflow._v2_limits();
   shape record;
   examined integer := 2;  -- run and work
-  counted integer;
+  state_count integer;
+  task_count integer;
   open_steps integer;
   completed_steps integer;
   ready_step text;
@@ -35,8 +36,7 @@ begin
     limit (limits ->> 'steps')::integer + 1
     for update
   ) locked;
-  get diagnostics counted = row_count;
-  examined := examined + counted;
+  get diagnostics state_count = row_count;
   perform from (
     select t.ctid
     from pgflow.step_tasks t
@@ -45,9 +45,12 @@ begin
     limit (limits ->> 'tasks')::integer + 1
     for update
   ) locked;
-  get diagnostics counted = row_count;
-  examined := examined + counted;
-  if examined > (limits ->> 'examined_rows_per_chunk')::integer then
+  get diagnostics task_count = row_count;
+  examined := examined + state_count + task_count;
+  if state_count > (limits ->> 'steps')::integer
+    or task_count > (limits ->> 'tasks')::integer
+    or examined > (limits ->> 'examined_rows_per_chunk')::integer
+  then
     raise exception 'run % has more rows than the contract allows: %', p_run.run_id, examined using errcode = 'PF007';
   end if;
 

@@ -10,6 +10,8 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
   limits constant jsonb := pgflow._v2_limits();
+  -- One moment for all candidates, so that the index is read up to there: what is due later is not looked at.
+  looked_at constant timestamptz := clock_timestamp();
   wanted_protocol integer;
   candidate uuid;
   passed_over integer := 0;
@@ -41,7 +43,7 @@ begin
       from pgflow.run_work due
       where reconcile_one_run.run_id is null
         and due.state in ('pending', 'retry_wait')
-        and coalesce(due.next_attempt_at, due.requested_at) <= clock_timestamp()
+        and coalesce(due.next_attempt_at, due.requested_at) <= looked_at
       order by coalesce(due.next_attempt_at, due.requested_at)
       limit (limits ->> 'candidate_rows')::integer
     )
