@@ -80,6 +80,9 @@ RUNS = {
     'pgflow-migrate dirty-runs reconcile --dsn "$PGFLOW_DSN" --next': Run(at="dirty_runs", says="idle"),
     "pgflow-migrate dirty-runs contract --format json": Run(says='"transitions"'),
     "pgflow-migrate dirty-runs inventory": Run(says="claim_task_v2"),
+    "make evidence": Run(
+        says="3 of 3 checks passed", with_arguments="EVIDENCE_ARGS='--topic reporting --workers 0'"
+    ),
     "make benchmark": Run(
         says="pgflow-migrate upgrade", with_arguments="BENCHMARK_ARGS='--tasks 2000 --flows 5 --messages 500'"
     ),

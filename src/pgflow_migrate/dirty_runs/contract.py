@@ -238,7 +238,7 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition(
         "clean",
         "reconcile_one_run(run_id)",
-        ("as dispatch, but no step is ready and not every step is over; or the run is over",),
+        ("as dispatch, but no step is ready and not every step is completed; or the run is over",),
         ("run (never waited for)", "work", "step states", "tasks"),
         (
             "processed_generation is the requested_generation that was read under the lock",
@@ -251,7 +251,7 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition(
         "finalise",
         "reconcile_one_run(run_id)",
-        ("as dispatch, but every step is over; the run's output is within run_output_bytes",),
+        ("as dispatch, but every step is completed; the run's output is within run_output_bytes",),
         ("run (never waited for)", "work", "step states", "tasks"),
         (
             "the run is completed, its output the leaf's, remaining_steps 0",
