@@ -15,6 +15,7 @@ drop function pgflow._v2_guard_run();
 drop function pgflow._v2_guard_task();
 drop function pgflow._v2_guard_work();
 drop function pgflow._v2_hold(uuid);
+drop function pgflow._v2_hold_definition(text);
 drop function pgflow._v2_is_singleton(bigint[]);
 drop function pgflow._v2_limits();
 drop function pgflow._v2_lock_run(uuid);
