@@ -157,6 +157,15 @@ def test_evidence_is_not_truncated(demo_world: World, truncate: str) -> None:
     assert str(error.diag.message_primary).endswith("is evidence and is not truncated")
 
 
+def test_without_protocol_2_tables_are_truncated_as_ever(session: Session) -> None:
+    session.define()
+    session.execute("select pgflow.start_flow('demo', '{}')")
+    session.execute("truncate pgflow.runs cascade")
+    assert session.rows("select from pgflow.step_tasks") == []
+    session.execute("truncate pgflow.flows cascade")
+    assert session.rows("select from pgflow.steps") == []
+
+
 CLAIM = """
 insert into pgflow.task_claims (
   claim_id, run_id, step_slug, task_index, claim_number, queue_name, message_id, worker_id, max_attempts,

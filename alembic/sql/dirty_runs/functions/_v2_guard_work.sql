@@ -9,7 +9,11 @@ declare
   fault text;
 begin
   if tg_op = 'TRUNCATE' then
-    raise exception 'pgflow.% is evidence and is not truncated', tg_table_name using errcode = 'PF006';
+    -- Without protocol 2 tables may be truncated as ever, with CASCADE to this one.
+    if exists (select from pgflow.run_work) then
+      raise exception 'pgflow.% is evidence and is not truncated', tg_table_name using errcode = 'PF006';
+    end if;
+    return null;
   elsif tg_op = 'INSERT' then
     if not exists (select from pgflow.runs run where run.run_id = new.run_id and run.protocol_version = 2) then
       raise exception 'run % is not of protocol 2', new.run_id using errcode = 'PF005';
