@@ -1,0 +1,103 @@
+"""The claim of the model's tests: the database does what the model does, and everything was tried."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tests.dirty_runs.model.driver import Driver
+
+from pgflow_migrate.dirty_runs.contract import TRANSITIONS
+
+SEQUENCES = 1_000
+"""In each of two files, so that two processes share them."""
+
+CALLS = {
+    "start_flow_v2": "start",
+    "claim_task_v2": "claim",
+    "recover_task_v2": "recover",
+    "complete_claim_v2": "settle succeeded",
+    "fail_claim_v2": "settle failed",
+    "reconcile_one_run": "reconcile",
+    "request_reconciliation_v2": "request",
+}
+
+NOT_MET = {
+    ("reconcile", "busy"): "one session does not meet another",
+    (
+        "settle succeeded",
+        "terminal",
+    ): "no claim is active or revoked when a run ends: A and B are not held at once",
+    ("settle failed", "terminal"): "as a success",
+    ("recover", "terminal"): "as a settlement",
+}
+"""Outcomes of the contract that no sequence of calls comes to, and why."""
+
+LEAST = 10
+DETAILS = {
+    ("start", "started", "replayed True"): 20,
+    ("start", "rejected", "reason no_such_flow"): 5,
+    ("start", "rejected", "reason step_count"): 2,
+    ("start", "rejected", "reason queue"): 2,
+    ("claim", "claimed", "replayed True"): 10,
+    ("claim", "blocked", "reason pending"): 10,
+    ("claim", "blocked", "reason retry_wait"): 3,
+    ("claim", "blocked", "reason attention"): 3,
+    ("claim", "blocked", "reason not_dispatched"): 10,
+    ("claim", "blocked", "reason start_delay"): 1,
+    ("claim", "blocked", "reason definition_changed"): 3,
+    ("claim", "blocked", "reason message_missing"): 5,
+    ("recover", "recovered", "replayed True"): 5,
+    ("recover", "attention", "reason claims_exhausted"): 5,
+    ("recover", "attention", "reason message_missing"): 3,
+    ("settle succeeded", "accepted", "disposition oversized"): 50,
+    ("settle succeeded", "accepted", "replayed True"): 50,
+    ("settle succeeded", "stale", "reason revoked"): 10,
+    ("settle failed", "accepted", "replayed True"): 10,
+    ("reconcile", "finalized"): 200,
+    ("reconcile", "failed", "state attention"): 10,
+    ("request", "requested", "state retry_wait"): 3,
+    ("request", "requested", "state attention"): 3,
+    ("reconcile twice", "rejected", "reason one_chunk_per_transaction"): 20,
+    ("add_step", "55000"): 50,
+    ("reroute", "55000"): 50,
+    ("delete", "55000"): 50,
+    ("delete", "None"): 10,
+    ("define", "None"): 3,
+    ("v1 complete_task", "PF005"): 10,
+    ("v1 fail_task", "PF005"): 10,
+    ("v1 start_flow", "23505"): 10,
+    ("v1 claim_tasks", "1"): 10,
+    ("v1 requeue_stalled_tasks", "0"): 10,
+}
+"""How often what is more particular than an outcome has to be met, at least."""
+
+
+def outcomes() -> set[tuple[str, str]]:
+    """What the contract says that each call may get."""
+    return {
+        (CALLS[transition.call.partition("(")[0]], outcome)
+        for transition in TRANSITIONS
+        for outcome in transition.response
+    }
+
+
+def assert_agreement(dsn: str, seeds: Iterable[int]) -> None:
+    """Make the sequences of some seeds: no outcome and no state differs, and everything was met."""
+    driver = Driver(dsn)
+    try:
+        for seed in seeds:
+            divergence = driver.check(seed)
+            assert divergence is None, divergence
+        assert driver.sequences == SEQUENCES
+        left = driver.what_is_left()
+        assert not left, left[:20]
+    finally:
+        driver.close()
+
+    met = driver.met
+    met["reconcile", "rejected"] += met["reconcile twice", "rejected"]
+    wanted = dict.fromkeys(outcomes() - NOT_MET.keys(), LEAST) | DETAILS
+    rare = {key: met[key] for key, least in wanted.items() if met[key] < least}
+    assert not rare, rare
+    impossible = {key: met[key] for key in NOT_MET if met[key]}
+    assert not impossible, impossible
