@@ -35,7 +35,10 @@ class Run:
 
 # CI runs these two itself, in a clean clone; the wheel's installation has its own test.
 BY_CI = {"make demo", "make test"}
-ELSEWHERE = {"pip install pgflow-migrate": "tests/test_wheel.py"}
+ELSEWHERE = {
+    "pip install pgflow-migrate": "tests/test_wheel.py",
+    "make snapshot": "tests/releases/test_catalogue_matches_release.py",  # what it writes
+}
 
 RUNS = {
     'pgflow-migrate audit --dsn "$PGFLOW_DSN"': Run(at="core_0_16_0", says="point-in-time"),
@@ -82,6 +85,9 @@ RUNS = {
     "pgflow-migrate dirty-runs inventory": Run(says="claim_task_v2"),
     "make evidence": Run(
         says="3 of 3 checks passed", with_arguments="EVIDENCE_ARGS='--topic reporting --workers 0'"
+    ),
+    'alembic -x dsn="$PGFLOW_DSN" downgrade queue_identity': Run(
+        at="dirty_runs", says="downgrade dirty_runs -> queue_identity"
     ),
     "make benchmark": Run(
         says="pgflow-migrate upgrade", with_arguments="BENCHMARK_ARGS='--tasks 2000 --flows 5 --messages 500'"

@@ -7,11 +7,17 @@ from typing import Any
 
 import psycopg
 import pytest
+from alembic import command
+from alembic.config import Config
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
+from tests.dirty_runs.protocol import Session as ProtocolSession
 
+from pgflow_migrate import database, resources
 from pgflow_migrate.audit.run import run_audit
 from pgflow_migrate.releases.chain import HEAD
+from pgflow_migrate.replay import signature
+from pgflow_migrate.replay.differences import differences
 from pgflow_migrate.upgrade.run import upgrade
 from pgflow_migrate.upgrade.status import read_status
 from pgflow_migrate.verify.run import verify
@@ -23,6 +29,11 @@ OWNER, MEMBER, PGMQS, SERVICE, STRANGER = (
 )
 RUN = "00000000-0000-4000-8000-00000000000a"
 WORKER = "00000000-0000-4000-8000-00000000000b"
+PAIR = b"""
+  select pgflow.create_flow('pair', 1, 0, 60);
+  select pgflow.add_step('pair', 'a');
+  select pgflow.add_step('pair', 'b', array['a']);
+"""
 
 GIVE_AWAY = f"""
 do $$
@@ -92,6 +103,19 @@ def owners(session: Session) -> list[tuple[str, str]]:
     ).fetchall()
 
 
+def work_2(dsn: str) -> str:
+    """Do all of a run of protocol 2, by functions alone; returns what becomes of the run."""
+    session = ProtocolSession(dsn)
+    try:
+        run = session.started("pair")
+        for step in ("a", "b"):
+            assert session.complete(session.claimed(run, step), {})["outcome"] == "accepted"
+            session.settle_down(run)
+        return str(session.run(run)["status"])
+    finally:
+        session.close()
+
+
 # The superuser, too: who runs the upgrade must not become the owner of anything.
 @pytest.mark.parametrize(("way", "role"), [("command", OWNER), ("script", MEMBER), ("command", "postgres")])
 def test_owner_member_and_superuser_upgrade_and_the_owner_owns_all(
@@ -112,8 +136,14 @@ def test_owner_member_and_superuser_upgrade_and_the_owner_owns_all(
     # The runtime, by grants alone; the stranger by none.
     service = reach(make_conninfo(hosted, user=SERVICE))
     assert work(service) == "completed"
+    owner = reach(make_conninfo(hosted, user=OWNER))
+    owner.execute(PAIR)
+    assert work_2(make_conninfo(hosted, user=SERVICE)) == "completed"
     stranger = reach(make_conninfo(hosted, user=STRANGER))
-    for function in ("claim_tasks", "_claim_messages", "_complete_step_if_last_task", "ensure_flow_compiled"):
+    for function in (
+        *("claim_tasks", "_claim_messages", "_complete_step_if_last_task", "ensure_flow_compiled"),
+        *("start_flow_v2", "claim_task_v2", "_v2_chunk", "reconcile_one_run"),
+    ):
         may = "select bool_or(has_function_privilege(p.oid, 'execute')) from pg_proc p where p.proname = %s"
         assert service.execute(may, (function,)).fetchall() == [(True,)], function
         assert stranger.execute(may, (function,)).fetchall() == [(False,)], function
@@ -205,3 +235,31 @@ def test_rows_that_forced_row_security_hides_are_refused_by_table(
         "select count(*) from pg_policies where schemaname = 'pgflow' and qual = 'false'"
     ).fetchall() == [(8,)]
     assert admin.execute("select queue_name from pgflow.step_tasks").fetchall() == [("order_flow",)]
+
+
+def test_the_owner_takes_dirty_runs_back_and_owners_and_grants_stay(
+    hosted: str, reach: Callable[[str], Session]
+) -> None:
+    """Of a function that one more role may call, and of a table that it may read, for instance."""
+    dsn = make_conninfo(hosted, user=OWNER)
+    upgrade(dsn, "queue_identity")
+    admin = reach(hosted)
+    admin.execute(
+        sql.SQL(
+            "grant execute on function pgflow.complete_task(uuid, text, integer, jsonb) to {0};"
+            " grant select on pgflow.runs to {0}"
+        ).format(sql.Identifier(STRANGER))
+    )
+    before = signature.take(admin)
+    upgrade(dsn)
+    readable = "select has_table_privilege(%s, 'pgflow.run_work', 'select')"
+    assert admin.execute(readable, (STRANGER,)).fetchall() == [(True,)]
+    engine = database.engine(dsn)
+    with engine.begin() as connection:
+        config = Config(str(resources.alembic_ini()))
+        config.attributes["connection"] = connection
+        command.downgrade(config, "queue_identity")
+    engine.dispose()
+    assert [
+        text for text in differences(before, signature.take(admin)) if "alembic_version" not in text
+    ] == []
