@@ -18,7 +18,7 @@ from pgflow_migrate.replay.templates import Templates
 from pgflow_migrate.servers import Server
 
 _SLOW = settings(
-    max_examples=40,
+    max_examples=25,
     deadline=None,
     derandomize=True,
     database=None,

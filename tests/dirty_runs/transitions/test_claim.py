@@ -189,12 +189,12 @@ def test_no_message_or_one_is_a_claim_wherever_the_array_begins(demo: Session, i
 
 
 @pytest.mark.parametrize("missing", range(4))
-def test_an_address_with_a_null_is_rejected(demo: Session, missing: int) -> None:
-    run = demo.started()
+def test_an_address_with_a_null_is_rejected(shared: Session, missing: int) -> None:
+    run = shared.started()
     values: list[object] = [run, "a", 0, WORKER]
     values[missing] = None
-    with unchanged(demo):
-        assert demo.value(
+    with unchanged(shared):
+        assert shared.value(
             "select pgflow.claim_task_v2(%s::uuid, %s, %s::int, null, '{1}', %s::uuid)", *values
         ) == {
             "outcome": "rejected",
@@ -205,20 +205,20 @@ def test_an_address_with_a_null_is_rejected(demo: Session, missing: int) -> None
 # -- unknown and wrong_protocol ----------------------------------------------------------------------------
 
 
-def test_what_does_not_exist_is_unknown(demo: Session) -> None:
-    run = demo.started()
-    with unchanged(demo):
-        assert demo.claim(uuid4(), "a") == {"outcome": "unknown", "reason": "run"}
-        assert demo.claim(run, "c") == {"outcome": "unknown", "reason": "step"}
-        assert demo.claim(run, "a", index=1) == {"outcome": "unknown", "reason": "task"}
-        assert demo.claim(run, "a", index=-1) == {"outcome": "unknown", "reason": "task"}
-        assert demo.claim(run, "b", index=1) == {"outcome": "unknown", "reason": "task"}
+def test_what_does_not_exist_is_unknown(shared: Session) -> None:
+    run = shared.started()
+    with unchanged(shared):
+        assert shared.claim(uuid4(), "a") == {"outcome": "unknown", "reason": "run"}
+        assert shared.claim(run, "c") == {"outcome": "unknown", "reason": "step"}
+        assert shared.claim(run, "a", index=1) == {"outcome": "unknown", "reason": "task"}
+        assert shared.claim(run, "a", index=-1) == {"outcome": "unknown", "reason": "task"}
+        assert shared.claim(run, "b", index=1) == {"outcome": "unknown", "reason": "task"}
 
 
-def test_a_run_of_protocol_1_is_not_claimed(demo: Session) -> None:
-    run = started_v1(demo)
-    with unchanged(demo):
-        assert demo.claim(run, "a", [1]) == {"outcome": "wrong_protocol", "protocol_version": 1}
+def test_a_run_of_protocol_1_is_not_claimed(shared: Session) -> None:
+    run = started_v1(shared)
+    with unchanged(shared):
+        assert shared.claim(run, "a", [1]) == {"outcome": "wrong_protocol", "protocol_version": 1}
 
 
 # -- terminal ----------------------------------------------------------------------------------------------
@@ -237,11 +237,11 @@ def test_a_run_that_is_over_has_no_claims(demo: Session) -> None:
                 assert demo.claim(run, step) == {"outcome": "terminal", "reason": "run", "status": status}
 
 
-def test_a_step_that_is_over_has_no_claims_also_while_work_is_pending(demo: Session) -> None:
-    run = without_b(demo)
-    with unchanged(demo):
-        assert demo.claim(run, "a") == {"outcome": "terminal", "reason": "step", "status": "completed"}
-        assert demo.claim(run, "a", [99], index=5) == {
+def test_a_step_that_is_over_has_no_claims_also_while_work_is_pending(shared: Session) -> None:
+    run = without_b(shared)
+    with unchanged(shared):
+        assert shared.claim(run, "a") == {"outcome": "terminal", "reason": "step", "status": "completed"}
+        assert shared.claim(run, "a", [99], index=5) == {
             "outcome": "terminal",
             "reason": "step",
             "status": "completed",
@@ -249,13 +249,13 @@ def test_a_step_that_is_over_has_no_claims_also_while_work_is_pending(demo: Sess
 
 
 @pytest.mark.parametrize("status", ["completed", "failed", "skipped", "cancelled"])
-def test_a_task_that_is_over_has_no_claims(demo: Session, status: str) -> None:
-    run = demo.started()
-    with without_triggers(demo):
-        demo.execute("update pgflow.step_tasks set status = %s", status)
-    with unchanged(demo):
+def test_a_task_that_is_over_has_no_claims(shared: Session, status: str) -> None:
+    run = shared.started()
+    with without_triggers(shared):
+        shared.execute("update pgflow.step_tasks set status = %s", status)
+    with unchanged(shared):
         # The task's end comes before its message.
-        assert demo.claim(run, "a", [99]) == {"outcome": "terminal", "reason": "task", "status": status}
+        assert shared.claim(run, "a", [99]) == {"outcome": "terminal", "reason": "task", "status": status}
 
 
 # -- stale -------------------------------------------------------------------------------------------------
@@ -278,29 +278,29 @@ def test_a_message_of_another_run_is_stale_although_it_is_in_the_queue(demo: Ses
 
 
 @pytest.mark.parametrize("end", ["settled", "revoked"])
-def test_a_token_whose_claim_has_ended_is_stale(demo: Session, end: str) -> None:
-    run = demo.started()
-    mine = demo.claimed(run, "a")
+def test_a_token_whose_claim_has_ended_is_stale(shared: Session, end: str) -> None:
+    run = shared.started()
+    mine = shared.claimed(run, "a")
     if end == "settled":
-        demo.complete(mine, 1)
+        shared.complete(mine, 1)
     else:
-        demo.expire(mine)
-        demo.recover(run, "a", mine)
-    with unchanged(demo):
-        assert demo.claim(run, "a", token=mine) == {"outcome": "stale", "reason": end}
+        shared.expire(mine)
+        shared.recover(run, "a", mine)
+    with unchanged(shared):
+        assert shared.claim(run, "a", token=mine) == {"outcome": "stale", "reason": end}
 
 
 # -- blocked -----------------------------------------------------------------------------------------------
 
 
-def test_a_step_that_is_not_dispatched_is_blocked(demo: Session) -> None:
-    run = demo.started()
+def test_a_step_that_is_not_dispatched_is_blocked(shared: Session) -> None:
+    run = shared.started()
     blocked = {"outcome": "blocked", "reason": "not_dispatched"}
-    with unchanged(demo):
-        assert demo.claim(run, "b") == blocked
-    demo.complete(demo.claimed(run, "a"), 1)
-    with unchanged(demo):
-        assert demo.claim(run, "b") == blocked
+    with unchanged(shared):
+        assert shared.claim(run, "b") == blocked
+    shared.complete(shared.claimed(run, "a"), 1)
+    with unchanged(shared):
+        assert shared.claim(run, "b") == blocked
 
 
 def test_pending_work_blocks_claims_of_tasks_that_are_queued(demo: Session) -> None:
@@ -314,16 +314,16 @@ def test_pending_work_blocks_claims_of_tasks_that_are_queued(demo: Session) -> N
             }
 
 
-def test_a_back_off_blocks_claims_also_when_it_is_over(demo: Session) -> None:
-    run = demo.started()
-    demo.request(run)
-    with without_triggers(demo):
-        demo.execute(
+def test_a_back_off_blocks_claims_also_when_it_is_over(shared: Session) -> None:
+    run = shared.started()
+    shared.request(run)
+    with without_triggers(shared):
+        shared.execute(
             "update pgflow.run_work set state = 'retry_wait', failure_count = 1, last_error = 'x',"
             " last_error_sqlstate = 'XX000', last_failed_at = now(), next_attempt_at = now() - interval '1 s'"
         )
-    with unchanged(demo):
-        assert demo.claim(run, "a") == {
+    with unchanged(shared):
+        assert shared.claim(run, "a") == {
             "outcome": "blocked",
             "reason": "retry_wait",
             "attention_reason": None,
@@ -331,25 +331,25 @@ def test_a_back_off_blocks_claims_also_when_it_is_over(demo: Session) -> None:
 
 
 @pytest.mark.parametrize("reason", ["claims_exhausted", "message_missing", "failures_exhausted"])
-def test_attention_blocks_claims_and_says_why(demo: Session, reason: str) -> None:
-    run = demo.started()
-    demo.execute(
+def test_attention_blocks_claims_and_says_why(shared: Session, reason: str) -> None:
+    run = shared.started()
+    shared.execute(
         "update pgflow.run_work set state = 'attention', attention_at = now(), attention_reason = %s", reason
     )
-    with unchanged(demo):
-        assert demo.claim(run, "a") == {
+    with unchanged(shared):
+        assert shared.claim(run, "a") == {
             "outcome": "blocked",
             "reason": "attention",
             "attention_reason": reason,
         }
 
 
-def test_a_definition_that_is_no_longer_that_of_the_start_blocks(demo: Session) -> None:
-    run = demo.started()
-    with without_triggers(demo):
-        demo.execute("update pgflow.steps set opt_timeout = 59 where step_slug = 'b'")
-    with unchanged(demo):
-        assert demo.claim(run, "a") == {"outcome": "blocked", "reason": "definition_changed"}
+def test_a_definition_that_is_no_longer_that_of_the_start_blocks(shared: Session) -> None:
+    run = shared.started()
+    with without_triggers(shared):
+        shared.execute("update pgflow.steps set opt_timeout = 59 where step_slug = 'b'")
+    with unchanged(shared):
+        assert shared.claim(run, "a") == {"outcome": "blocked", "reason": "definition_changed"}
 
 
 def test_a_start_delay_blocks_until_it_is_over_also_with_a_visible_message(session: Session) -> None:
@@ -378,52 +378,54 @@ def test_a_message_that_is_not_in_its_queue_blocks(demo: Session) -> None:
         assert demo.claim(run, "a") == {"outcome": "blocked", "reason": "message_missing"}
 
 
-def test_a_third_claim_is_blocked_even_if_somebody_has_queued_the_task_again(demo: Session) -> None:
-    run = demo.started()
-    first = demo.claimed(run, "a")
-    demo.expire(first)
-    demo.recover(run, "a", first)
-    second = demo.claimed(run, "a")
-    demo.execute("update pgflow.step_tasks set status = 'queued', started_at = null, current_claim_id = null")
-    demo.execute(
+def test_a_third_claim_is_blocked_even_if_somebody_has_queued_the_task_again(shared: Session) -> None:
+    run = shared.started()
+    first = shared.claimed(run, "a")
+    shared.expire(first)
+    shared.recover(run, "a", first)
+    second = shared.claimed(run, "a")
+    shared.execute(
+        "update pgflow.step_tasks set status = 'queued', started_at = null, current_claim_id = null"
+    )
+    shared.execute(
         "update pgflow.task_claims set state = 'revoked', revoked_at = now(), revoked_reason = 'lease_lost'"
         " where claim_id = %s",
         second,
     )
-    with unchanged(demo):
-        assert demo.claim(run, "a") == {"outcome": "blocked", "reason": "claims_exhausted"}
+    with unchanged(shared):
+        assert shared.claim(run, "a") == {"outcome": "blocked", "reason": "claims_exhausted"}
 
 
 # -- held and replayed -------------------------------------------------------------------------------------
 
 
-def test_a_task_that_is_held_is_not_claimed_also_when_the_lease_is_over(demo: Session) -> None:
-    run = demo.started()
-    mine = demo.claimed(run, "a")
+def test_a_task_that_is_held_is_not_claimed_also_when_the_lease_is_over(shared: Session) -> None:
+    run = shared.started()
+    mine = shared.claimed(run, "a")
     for _ in range(2):
-        expires = demo.claim_row(mine)["lease_expires_at"]
-        with unchanged(demo):
+        expires = shared.claim_row(mine)["lease_expires_at"]
+        with unchanged(shared):
             # A worker's id is no ownership: neither its own nor another's.
             for worker in (WORKER, STRANGER):
-                outcome = demo.claim(run, "a", worker=worker)
+                outcome = shared.claim(run, "a", worker=worker)
                 assert datetime.fromisoformat(outcome.pop("lease_expires_at")) == expires
                 assert outcome == {"outcome": "held"}
-        demo.expire(mine)
+        shared.expire(mine)
 
 
-def test_the_same_claim_again_is_replayed_while_it_is_active(demo: Session) -> None:
-    run = demo.started(given={"n": 1})
+def test_the_same_claim_again_is_replayed_while_it_is_active(shared: Session) -> None:
+    run = shared.started(given={"n": 1})
     mine = token()
-    first = demo.claim(run, "a", token=mine)
+    first = shared.claim(run, "a", token=mine)
 
     def again() -> Row:
-        with unchanged(demo):
-            return demo.claim(run, "a", token=mine)
+        with unchanged(shared):
+            return shared.claim(run, "a", token=mine)
 
     assert again() == {**first, "replayed": True}
-    demo.request(run)  # It is no new claim, so pending work does not matter.
+    shared.request(run)  # It is no new claim, so pending work does not matter.
     assert again() == {**first, "replayed": True}
-    demo.expire(mine)
+    shared.expire(mine)
     assert {**again(), "lease_expires_at": 0} == {**first, "replayed": True, "lease_expires_at": 0}
 
 

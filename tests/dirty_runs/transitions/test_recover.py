@@ -122,14 +122,35 @@ def test_the_limit_comes_before_the_message(demo: Session) -> None:
     assert demo.recover(run, "a", second) == {"outcome": "attention", "reason": "claims_exhausted"}
 
 
-def test_attention_for_another_reason_is_told_and_stays(demo: Session) -> None:
-    run, claim = expired(demo)
-    demo.execute(
+def test_attention_for_another_reason_is_told_and_stays(shared: Session) -> None:
+    run, claim = expired(shared)
+    shared.execute(
         "update pgflow.run_work set state = 'attention', attention_at = now(),"
         " attention_reason = 'failures_exhausted'"
     )
-    with unchanged(demo):
-        assert demo.recover(run, "a", claim) == {"outcome": "attention", "reason": "failures_exhausted"}
+    with unchanged(shared):
+        assert shared.recover(run, "a", claim) == {"outcome": "attention", "reason": "failures_exhausted"}
+
+
+def test_attention_comes_before_the_limit(shared: Session) -> None:
+    run, _, second = expired_twice(shared)
+    shared.execute(
+        "update pgflow.run_work set state = 'attention', attention_at = now(),"
+        " attention_reason = 'message_missing'"
+    )
+    with unchanged(shared):
+        assert shared.recover(run, "a", second) == {"outcome": "attention", "reason": "message_missing"}
+
+
+def test_a_lease_that_goes_on_comes_before_attention(shared: Session) -> None:
+    run = shared.started()
+    claim = shared.claimed(run, "a")
+    shared.execute(
+        "update pgflow.run_work set state = 'attention', attention_at = now(),"
+        " attention_reason = 'message_missing'"
+    )
+    with unchanged(shared):
+        assert shared.recover(run, "a", claim)["outcome"] == "not_expired"
 
 
 # -- the lease ---------------------------------------------------------------------------------------------
@@ -169,19 +190,19 @@ def test_the_clock_counts_and_not_the_start_of_the_transaction(demo: Session) ->
 
 
 @pytest.mark.parametrize("state", ["pending", "retry_wait"])
-def test_recovery_goes_on_while_work_waits_and_leaves_it_as_it_is(demo: Session, state: str) -> None:
-    run, claim = expired(demo)
-    demo.request(run)
+def test_recovery_goes_on_while_work_waits_and_leaves_it_as_it_is(shared: Session, state: str) -> None:
+    run, claim = expired(shared)
+    shared.request(run)
     if state == "retry_wait":
-        demo.execute(
+        shared.execute(
             "update pgflow.run_work set state = 'retry_wait', failure_count = 1, last_error = 'x',"
             " last_error_sqlstate = 'XX000', last_failed_at = now(), next_attempt_at = now() + interval '1 h'"
         )
-    before = demo.work(run)
-    assert demo.recover(run, "a", claim)["outcome"] == "recovered"
-    assert demo.work(run) == before
-    with unchanged(demo):
-        assert demo.claim(run, "a")["reason"] == state
+    before = shared.work(run)
+    assert shared.recover(run, "a", claim)["outcome"] == "recovered"
+    assert shared.work(run) == before
+    with unchanged(shared):
+        assert shared.claim(run, "a")["reason"] == state
 
 
 # -- replays, and claims that have ended -------------------------------------------------------------------
@@ -223,12 +244,12 @@ def test_a_settled_claim_is_not_recovered_also_after_its_lease(
         assert demo.recover(run, "a", claim, [1]) == {"outcome": "settled", "disposition": disposition}
 
 
-def test_a_claim_that_its_run_has_ended_is_terminal(demo: Session) -> None:
-    run = demo.started()
-    claim = demo.claimed(run, "a")
-    demo.value("select pgflow._v2_fail_run(%s, 'a', 'by hand')", run)
-    with unchanged(demo):
-        assert demo.recover(run, "a", claim) == {"outcome": "terminal", "reason": "run", "status": "failed"}
+def test_a_claim_that_its_run_has_ended_is_terminal(shared: Session) -> None:
+    run = shared.started()
+    claim = shared.claimed(run, "a")
+    shared.value("select pgflow._v2_fail_run(%s, 'a', 'by hand')", run)
+    with unchanged(shared):
+        assert shared.recover(run, "a", claim) == {"outcome": "terminal", "reason": "run", "status": "failed"}
 
 
 # -- what is asked first -----------------------------------------------------------------------------------
@@ -257,12 +278,12 @@ def test_more_than_one_message_is_rejected_before_anything_is_read(
 
 
 @pytest.mark.parametrize("missing", range(4))
-def test_an_address_with_a_null_is_rejected(demo: Session, missing: int) -> None:
-    run, claim = expired(demo)
+def test_an_address_with_a_null_is_rejected(shared: Session, missing: int) -> None:
+    run, claim = expired(shared)
     values: list[object] = [run, "a", 0, claim]
     values[missing] = None
-    with unchanged(demo):
-        assert demo.value(
+    with unchanged(shared):
+        assert shared.value(
             "select pgflow.recover_task_v2(%s::uuid, %s, %s::int, %s::uuid, '{1}')", *values
         ) == {
             "outcome": "rejected",
@@ -282,35 +303,35 @@ def test_no_ids_are_the_default_and_any_lower_bound_will_do(demo: Session) -> No
     assert demo.value("select pgflow.recover_task_v2(%s, 'a', 0, %s, '[-7:-7]={1}')", run, claim)["replayed"]
 
 
-def test_another_message_is_stale_before_the_claim_is_looked_at(demo: Session) -> None:
-    run = demo.started()
-    claim = demo.claimed(run, "a")
+def test_another_message_is_stale_before_the_claim_is_looked_at(shared: Session) -> None:
+    run = shared.started()
+    claim = shared.claimed(run, "a")
     stale = {"outcome": "stale", "reason": "message"}
-    with unchanged(demo):
-        assert demo.recover(run, "a", claim, [2]) == stale
-    demo.complete(claim, 1)
-    with unchanged(demo):
-        assert demo.recover(run, "a", claim, [2]) == stale
+    with unchanged(shared):
+        assert shared.recover(run, "a", claim, [2]) == stale
+    shared.complete(claim, 1)
+    with unchanged(shared):
+        assert shared.recover(run, "a", claim, [2]) == stale
 
 
-def test_runs_and_claims_that_are_not_there_are_unknown(demo: Session) -> None:
-    run, claim = expired(demo)
-    other, theirs = expired(demo)
+def test_runs_and_claims_that_are_not_there_are_unknown(shared: Session) -> None:
+    run, claim = expired(shared)
+    other, theirs = expired(shared)
     no_claim = {"outcome": "unknown", "reason": "claim"}
-    with unchanged(demo):
-        assert demo.recover(uuid4(), "a", claim) == {"outcome": "unknown", "reason": "run"}
-        assert demo.recover(run, "a", uuid4()) == no_claim
-        assert demo.recover(run, "b", claim) == no_claim
-        assert demo.recover(run, "a", claim, index=1) == no_claim
+    with unchanged(shared):
+        assert shared.recover(uuid4(), "a", claim) == {"outcome": "unknown", "reason": "run"}
+        assert shared.recover(run, "a", uuid4()) == no_claim
+        assert shared.recover(run, "b", claim) == no_claim
+        assert shared.recover(run, "a", claim, index=1) == no_claim
         # Of one task of one run: neither is swept along with the other.
-        assert demo.recover(run, "a", theirs) == no_claim
-        assert demo.recover(other, "a", claim, [99]) == no_claim
-    assert demo.recover(run, "a", claim)["outcome"] == "recovered"
-    assert demo.claim_row(theirs)["state"] == "active"
+        assert shared.recover(run, "a", theirs) == no_claim
+        assert shared.recover(other, "a", claim, [99]) == no_claim
+    assert shared.recover(run, "a", claim)["outcome"] == "recovered"
+    assert shared.claim_row(theirs)["state"] == "active"
 
 
-def test_a_run_of_protocol_1_is_not_recovered(demo: Session) -> None:
-    _, claim = expired(demo)
-    run = demo.value("select run_id from pgflow.start_flow('demo', '{}')")
-    with unchanged(demo):
-        assert demo.recover(run, "a", claim) == {"outcome": "wrong_protocol", "protocol_version": 1}
+def test_a_run_of_protocol_1_is_not_recovered(shared: Session) -> None:
+    _, claim = expired(shared)
+    run = shared.value("select run_id from pgflow.start_flow('demo', '{}')")
+    with unchanged(shared):
+        assert shared.recover(run, "a", claim) == {"outcome": "wrong_protocol", "protocol_version": 1}

@@ -232,9 +232,9 @@ def answers(demo: Session, claim: UUID) -> dict[str, Row]:
 
 
 @pytest.mark.parametrize("kept", SETTLEMENTS)
-def test_the_first_settlement_is_replayed_and_every_other_conflicts(demo: Session, kept: str) -> None:
-    _, claim = held(demo)
-    first = SETTLEMENTS[kept](demo, claim)
+def test_the_first_settlement_is_replayed_and_every_other_conflicts(shared: Session, kept: str) -> None:
+    _, claim = held(shared)
+    first = SETTLEMENTS[kept](shared, claim)
     assert first["outcome"] == "accepted"
     conflict = {
         "outcome": "conflict",
@@ -242,15 +242,15 @@ def test_the_first_settlement_is_replayed_and_every_other_conflicts(demo: Sessio
         "disposition": first["disposition"],
     }
     expected = {**dict.fromkeys(SETTLEMENTS, conflict), kept: {**first, "replayed": True}}
-    assert answers(demo, claim) == expected
-    with unchanged(demo):
-        assert demo.complete(claim, {"n": 2}) == conflict
-        assert demo.complete(claim, {"n": "1"}) == conflict
-        assert demo.complete(claim, [LARGE + "x"]) == conflict
-        assert demo.complete(claim, ["y" * 65_536]) == conflict
-        assert demo.fail(claim, "it broke otherwise") == conflict
+    assert answers(shared, claim) == expected
+    with unchanged(shared):
+        assert shared.complete(claim, {"n": 2}) == conflict
+        assert shared.complete(claim, {"n": "1"}) == conflict
+        assert shared.complete(claim, [LARGE + "x"]) == conflict
+        assert shared.complete(claim, ["y" * 65_536]) == conflict
+        assert shared.fail(claim, "it broke otherwise") == conflict
         # The same text, as a result and as an error: the kind tells them apart.
-        assert demo.complete(claim, json.dumps("it broke")) == conflict
+        assert shared.complete(claim, json.dumps("it broke")) == conflict
 
 
 def test_a_result_is_replayed_whatever_came_after(demo: Session) -> None:
@@ -311,66 +311,69 @@ DIFFERENT = [
 
 
 @pytest.mark.parametrize(("kept", "again"), SAME.values(), ids=SAME)
-def test_equal_json_is_the_same_result(demo: Session, kept: str, again: str) -> None:
-    _, claim = held(demo)
-    assert demo.complete(claim, kept) == COMPLETED
-    with unchanged(demo):
-        assert demo.complete(claim, again) == {**COMPLETED, "replayed": True}
+def test_equal_json_is_the_same_result(shared: Session, kept: str, again: str) -> None:
+    _, claim = held(shared)
+    assert shared.complete(claim, kept) == COMPLETED
+    with unchanged(shared):
+        assert shared.complete(claim, again) == {**COMPLETED, "replayed": True}
 
 
 @pytest.mark.parametrize("kept", DIFFERENT)
-def test_zero_false_empty_and_null_are_results_of_their_own(demo: Session, kept: str) -> None:
-    run, claim = held(demo)
-    assert demo.complete(claim, kept) == COMPLETED
-    assert demo.value("select output::text from pgflow.step_tasks") == kept
-    assert demo.value("select output::text from pgflow.step_states where step_slug = 'a'") == kept
-    with unchanged(demo):
-        found = {other: demo.complete(claim, other) for other in DIFFERENT}
+def test_zero_false_empty_and_null_are_results_of_their_own(shared: Session, kept: str) -> None:
+    _, claim = held(shared)
+    assert shared.complete(claim, kept) == COMPLETED
+    assert shared.value("select output::text from pgflow.step_tasks") == kept
+    assert shared.value("select output::text from pgflow.step_states where step_slug = 'a'") == kept
+    with unchanged(shared):
+        found = {other: shared.complete(claim, other) for other in DIFFERENT}
     conflict = {"outcome": "conflict", "settled_kind": "succeeded", "disposition": "completed"}
     assert found == {**dict.fromkeys(DIFFERENT, conflict), kept: {**COMPLETED, "replayed": True}}
 
-    # It goes on to B and to the run's output as it is.
-    demo.settle_down(run)
-    assert json.dumps(demo.claim(run, "b", token=claim_id())["input"]["a"]) == kept
+
+def test_results_that_are_nothing_go_on_to_b_as_they_are(demo: Session) -> None:
+    for kept in DIFFERENT:
+        run, claim = held(demo)
+        demo.complete(claim, kept)
+        demo.settle_down(run)
+        assert json.dumps(demo.claim(run, "b")["input"]["a"]) == kept
 
 
-def claim_id() -> UUID:
-    return uuid4()
-
-
-def test_sql_null_is_no_result_and_no_error(demo: Session) -> None:
-    _, claim = held(demo)
+def test_sql_null_is_no_result_and_no_error(shared: Session) -> None:
+    _, claim = held(shared)
     rejected = {"outcome": "rejected", "reason": "null_argument"}
-    with unchanged(demo):
-        assert demo.value("select pgflow.complete_claim_v2(%s, null)", claim) == rejected
-        assert demo.value("select pgflow.complete_claim_v2(null, '1')") == rejected
-        assert demo.fail(claim, None) == rejected
-        assert demo.value("select pgflow.fail_claim_v2(null, 'x')") == rejected
-    assert demo.complete(claim, "null") == COMPLETED
-    with unchanged(demo):
-        assert demo.value("select pgflow.complete_claim_v2(%s, null)", claim) == rejected
+    with unchanged(shared):
+        assert shared.value("select pgflow.complete_claim_v2(%s, null)", claim) == rejected
+        assert shared.value("select pgflow.complete_claim_v2(null, '1')") == rejected
+        assert shared.fail(claim, None) == rejected
+        assert shared.value("select pgflow.fail_claim_v2(null, 'x')") == rejected
+    assert shared.complete(claim, "null") == COMPLETED
+    with unchanged(shared):
+        assert shared.value("select pgflow.complete_claim_v2(%s, null)", claim) == rejected
 
 
-def test_an_empty_error_text_is_a_failure(demo: Session) -> None:
-    run, claim = held(demo)
-    assert demo.fail(claim, "") == FAILED
-    assert (demo.claim_row(claim)["settlement_error"], demo.claim_row(claim)["settlement_bytes"]) == ("", 2)
-    assert demo.state(run, "a")["error_message"] == ""
+def test_an_empty_error_text_is_a_failure(shared: Session) -> None:
+    run, claim = held(shared)
+    assert shared.fail(claim, "") == FAILED
+    assert (shared.claim_row(claim)["settlement_error"], shared.claim_row(claim)["settlement_bytes"]) == (
+        "",
+        2,
+    )
+    assert shared.state(run, "a")["error_message"] == ""
 
 
-def test_a_long_error_is_cut_and_its_replay_is_told_by_all_of_it(demo: Session) -> None:
-    run, claim = held(demo)
+def test_a_long_error_is_cut_and_its_replay_is_told_by_all_of_it(shared: Session) -> None:
+    run, claim = held(shared)
     error = "é" * 3_000
-    assert demo.fail(claim, error + "1") == FAILED
+    assert shared.fail(claim, error + "1") == FAILED
     kept = "é" * 1_023 + "..."
-    row = demo.claim_row(claim)
+    row = shared.claim_row(claim)
     assert (row["settlement_error"], row["settlement_bytes"]) == (kept, 6_003)
     assert row["settlement_sha256"] == sha(f'"{error}1"')
-    assert demo.task(run, "a")["error_message"] == demo.state(run, "a")["error_message"] == kept
-    with unchanged(demo):
-        assert demo.fail(claim, error + "1") == {**FAILED, "replayed": True}
-        assert demo.fail(claim, error + "2")["outcome"] == "conflict"
-        assert demo.fail(claim, kept)["outcome"] == "conflict"
+    assert shared.task(run, "a")["error_message"] == shared.state(run, "a")["error_message"] == kept
+    with unchanged(shared):
+        assert shared.fail(claim, error + "1") == {**FAILED, "replayed": True}
+        assert shared.fail(claim, error + "2")["outcome"] == "conflict"
+        assert shared.fail(claim, kept)["outcome"] == "conflict"
 
 
 # -- not eligible: asked before the payload ----------------------------------------------------------------
@@ -381,26 +384,26 @@ def everything_says(demo: Session, claim: UUID, expected: Row) -> None:
     assert answers(demo, claim) == dict.fromkeys(SETTLEMENTS, expected)
 
 
-def test_a_claim_that_never_was_is_unknown(demo: Session) -> None:
-    everything_says(demo, uuid4(), {"outcome": "stale", "reason": "unknown"})
+def test_a_claim_that_never_was_is_unknown(shared: Session) -> None:
+    everything_says(shared, uuid4(), {"outcome": "stale", "reason": "unknown"})
 
 
-def test_a_claim_that_was_recovered_is_stale_also_after_a_takeover(demo: Session) -> None:
-    run, claim = held(demo)
-    demo.expire(claim)
-    demo.recover(run, "a", claim)
-    everything_says(demo, claim, {"outcome": "stale", "reason": "revoked"})
-    second = demo.claimed(run, "a")
-    everything_says(demo, claim, {"outcome": "stale", "reason": "revoked"})
-    assert demo.complete(second, 2) == COMPLETED
-    everything_says(demo, claim, {"outcome": "stale", "reason": "revoked"})
+def test_a_claim_that_was_recovered_is_stale_also_after_a_takeover(shared: Session) -> None:
+    run, claim = held(shared)
+    shared.expire(claim)
+    shared.recover(run, "a", claim)
+    everything_says(shared, claim, {"outcome": "stale", "reason": "revoked"})
+    second = shared.claimed(run, "a")
+    everything_says(shared, claim, {"outcome": "stale", "reason": "revoked"})
+    assert shared.complete(second, 2) == COMPLETED
+    everything_says(shared, claim, {"outcome": "stale", "reason": "revoked"})
 
 
-def test_an_active_claim_of_a_run_that_is_over_is_terminal(demo: Session) -> None:
-    _, claim = held(demo)
-    with without_triggers(demo):
-        demo.execute("update pgflow.runs set status = 'failed', failed_at = clock_timestamp()")
-    everything_says(demo, claim, {"outcome": "terminal", "reason": "run", "status": "failed"})
+def test_an_active_claim_of_a_run_that_is_over_is_terminal(shared: Session) -> None:
+    _, claim = held(shared)
+    with without_triggers(shared):
+        shared.execute("update pgflow.runs set status = 'failed', failed_at = clock_timestamp()")
+    everything_says(shared, claim, {"outcome": "terminal", "reason": "run", "status": "failed"})
 
 
 NOT_STARTED = {
@@ -413,17 +416,17 @@ NOT_STARTED = {
 
 
 @pytest.mark.parametrize("status", NOT_STARTED)
-def test_an_active_claim_of_a_step_that_is_not_started_is_terminal(demo: Session, status: str) -> None:
-    _, claim = held(demo)
-    demo.execute(f"update pgflow.step_states set {NOT_STARTED[status]} where step_slug = 'a'")
-    everything_says(demo, claim, {"outcome": "terminal", "reason": "step", "status": status})
+def test_an_active_claim_of_a_step_that_is_not_started_is_terminal(shared: Session, status: str) -> None:
+    _, claim = held(shared)
+    shared.execute(f"update pgflow.step_states set {NOT_STARTED[status]} where step_slug = 'a'")
+    everything_says(shared, claim, {"outcome": "terminal", "reason": "step", "status": status})
 
 
 @pytest.mark.parametrize("change", ["status = 'queued'", "current_claim_id = null", "status = 'cancelled'"])
-def test_an_active_claim_that_is_not_its_tasks_is_stale(demo: Session, change: str) -> None:
-    _, claim = held(demo)
-    demo.execute(f"update pgflow.step_tasks set {change}")
-    everything_says(demo, claim, {"outcome": "stale", "reason": "not_current"})
+def test_an_active_claim_that_is_not_its_tasks_is_stale(shared: Session, change: str) -> None:
+    _, claim = held(shared)
+    shared.execute(f"update pgflow.step_tasks set {change}")
+    everything_says(shared, claim, {"outcome": "stale", "reason": "not_current"})
 
 
 # -- after the lease ---------------------------------------------------------------------------------------
@@ -431,24 +434,27 @@ def test_an_active_claim_that_is_not_its_tasks_is_stale(demo: Session, change: s
 
 @pytest.mark.parametrize("name", SETTLEMENTS)
 def test_the_first_settlement_is_accepted_after_the_lease_when_it_comes_before_the_revocation(
-    demo: Session, name: str
+    shared: Session, name: str
 ) -> None:
-    run, claim = held(demo)
-    demo.expire(claim)
-    outcome = SETTLEMENTS[name](demo, claim)
+    run, claim = held(shared)
+    shared.expire(claim)
+    outcome = SETTLEMENTS[name](shared, claim)
     assert outcome["outcome"] == "accepted"
-    with unchanged(demo):
-        assert demo.recover(run, "a", claim) == {"outcome": "settled", "disposition": outcome["disposition"]}
+    with unchanged(shared):
+        assert shared.recover(run, "a", claim) == {
+            "outcome": "settled",
+            "disposition": outcome["disposition"],
+        }
 
 
 @pytest.mark.parametrize("name", SETTLEMENTS)
-def test_the_first_settlement_is_stale_when_the_revocation_came_before_it(demo: Session, name: str) -> None:
-    run, claim = held(demo)
-    demo.expire(claim)
-    demo.recover(run, "a", claim)
-    with unchanged(demo):
-        assert SETTLEMENTS[name](demo, claim) == {"outcome": "stale", "reason": "revoked"}
-    assert demo.claim(run, "a")["outcome"] == "claimed"
+def test_the_first_settlement_is_stale_when_the_revocation_came_before_it(shared: Session, name: str) -> None:
+    run, claim = held(shared)
+    shared.expire(claim)
+    shared.recover(run, "a", claim)
+    with unchanged(shared):
+        assert SETTLEMENTS[name](shared, claim) == {"outcome": "stale", "reason": "revoked"}
+    assert shared.claim(run, "a")["outcome"] == "claimed"
 
 
 # -- work that waits, or is in attention -------------------------------------------------------------------
@@ -546,16 +552,16 @@ def test_a_failure_ends_pending_work(demo: Session) -> None:
 
 
 @pytest.mark.parametrize("name", SETTLEMENTS)
-def test_counters_of_protocol_1_are_never_used(demo: Session, name: str) -> None:
-    run, claim = held(demo)
-    demo.expire(claim)
-    demo.recover(run, "a", claim)
-    SETTLEMENTS[name](demo, demo.claimed(run, "a"))
-    task = demo.task(run, "a")
+def test_counters_of_protocol_1_are_never_used(shared: Session, name: str) -> None:
+    run, claim = held(shared)
+    shared.expire(claim)
+    shared.recover(run, "a", claim)
+    SETTLEMENTS[name](shared, shared.claimed(run, "a"))
+    task = shared.task(run, "a")
     assert (task["attempts_count"], task["requeued_count"]) == (0, 0)
     assert (task["last_worker_id"], task["last_requeued_at"], task["permanently_stalled_at"]) == (None,) * 3
     # Claims, handler's failures and lost executors are counted apart, from rows.
-    counts = demo.row(
+    counts = shared.row(
         "select count(*) as claims, count(*) filter (where disposition = 'failed') as failures,"
         " count(*) filter (where revoked_reason = 'lease_lost') as lost from pgflow.task_claims"
     )

@@ -150,51 +150,65 @@ def test_the_same_start_again_is_replayed_whatever_came_after(demo: Session) -> 
 
 
 @pytest.mark.parametrize("given", ["0", "false", '""', "null", "{}", "[]", '{"x": null}'])
-def test_another_input_under_the_same_run_id_is_a_conflict(demo: Session, given: str) -> None:
+def test_another_input_under_the_same_run_id_is_a_conflict(shared: Session, given: str) -> None:
     inputs = ["0", "false", '""', "null", "{}", "[]", '{"x": null}', '"0"', "1"]
     run = uuid4()
-    assert demo.start(given=given, run=run)["outcome"] == "started"
-    assert demo.run(run)["input"] == json.loads(given)
-    with unchanged(demo):
-        outcomes = {other: demo.start(given=other, run=run) for other in inputs if other != given}
+    assert shared.start(given=given, run=run)["outcome"] == "started"
+    assert shared.run(run)["input"] == json.loads(given)
+    with unchanged(shared):
+        outcomes = {other: shared.start(given=other, run=run) for other in inputs if other != given}
     expected = {"outcome": "conflict", "run_id": str(run), "reasons": ["run_id"]}
     assert outcomes == dict.fromkeys(outcomes, expected)
 
 
-def test_another_flow_under_the_same_run_id_is_a_conflict(demo: Session) -> None:
-    demo.define("other")
-    run = demo.started()
-    with unchanged(demo):
-        outcomes = [demo.start(flow, run=run) for flow in ("other", "none at all")]
+def test_another_flow_under_the_same_run_id_is_a_conflict(shared: Session) -> None:
+    shared.define("other")
+    run = shared.started()
+    with unchanged(shared):
+        outcomes = [shared.start(flow, run=run) for flow in ("other", "none at all")]
     # The id is asked before the definition.
     assert outcomes == [{"outcome": "conflict", "run_id": str(run), "reasons": ["run_id"]}] * 2
 
 
-def test_the_id_of_a_run_of_protocol_1_is_a_conflict(demo: Session) -> None:
-    run = demo.value("select run_id from pgflow.start_flow('demo', '{}')")
-    with unchanged(demo):
-        outcome = demo.start(run=run)
+def test_the_id_of_a_run_of_protocol_1_is_a_conflict(shared: Session) -> None:
+    run = shared.value("select run_id from pgflow.start_flow('demo', '{}')")
+    with unchanged(shared):
+        outcome = shared.start(run=run)
     assert outcome == {"outcome": "conflict", "run_id": str(run), "reasons": ["run_id"]}
 
 
 # -- rejections --------------------------------------------------------------------------------------------
 
 
-def test_null_and_oversized_inputs_are_rejected_before_anything_is_asked(demo: Session) -> None:
-    run = demo.started()
-    with unchanged(demo):
-        assert demo.value("select pgflow.start_flow_v2(null, null, %s)", run) == {
+def test_null_and_oversized_inputs_are_rejected_before_anything_is_asked(shared: Session) -> None:
+    run = shared.started()
+    with unchanged(shared):
+        assert shared.value("select pgflow.start_flow_v2(null, null, %s)", run) == {
             "outcome": "rejected",
             "reasons": ["flow_slug_is_null", "input_is_null"],
         }
-        assert demo.value("select pgflow.start_flow_v2('demo', null, %s)", run) == {
+        assert shared.value("select pgflow.start_flow_v2('demo', null, %s)", run) == {
             "outcome": "rejected",
             "reasons": ["input_is_null"],
         }
         # The run's id is taken, and the flow does not exist: neither is asked.
-        assert demo.start("none", given=json.dumps("x" * 65_535), run=run) == {
+        assert shared.start("none", given=json.dumps("x" * 65_535), run=run) == {
             "outcome": "rejected",
             "reasons": ["input_bytes"],
+        }
+
+
+@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+def test_a_start_that_could_not_see_what_it_waited_for_is_rejected(demo: Session, level: str) -> None:
+    run = demo.started()
+    with unchanged(demo), demo.connection.transaction():
+        demo.execute(f"set transaction isolation level {level}")
+        # Also of a run that is there: it is asked before the run.
+        for wanted in (run, None):
+            assert demo.start(run=wanted) == {"outcome": "rejected", "reasons": ["transaction_isolation"]}
+        assert demo.value("select pgflow.start_flow_v2(null, null)") == {
+            "outcome": "rejected",
+            "reasons": ["flow_slug_is_null", "input_is_null", "transaction_isolation"],
         }
 
 
@@ -236,19 +250,19 @@ OUTSIDE: dict[str, tuple[str, list[str]]] = {
 
 @pytest.mark.parametrize(("change", "reasons"), OUTSIDE.values(), ids=OUTSIDE)
 def test_a_definition_outside_the_envelope_is_rejected(
-    demo: Session, change: str, reasons: list[str]
+    shared: Session, change: str, reasons: list[str]
 ) -> None:
-    demo.execute(change)
-    with unchanged(demo):
-        outcome = demo.start(run=uuid4())
+    shared.execute(change)
+    with unchanged(shared):
+        outcome = shared.start(run=uuid4())
     assert outcome == {"outcome": "rejected", "reasons": reasons}
 
 
-def test_the_effective_options_of_steps_count_and_not_the_defaults_of_the_flow(demo: Session) -> None:
-    demo.execute("update pgflow.flows set opt_max_attempts = 3, opt_timeout = 9999")
-    demo.execute("update pgflow.steps set opt_max_attempts = 1, opt_timeout = 5")
-    run = demo.started()
-    claim = demo.claim(run, "a")
+def test_the_effective_options_of_steps_count_and_not_the_defaults_of_the_flow(shared: Session) -> None:
+    shared.execute("update pgflow.flows set opt_max_attempts = 3, opt_timeout = 9999")
+    shared.execute("update pgflow.steps set opt_max_attempts = 1, opt_timeout = 5")
+    run = shared.started()
+    claim = shared.claim(run, "a")
     assert claim["policy"] == {"maxAttempts": 1, "whenExhausted": "fail", "timeout": 5}
 
 
@@ -262,10 +276,10 @@ def test_a_queue_that_is_not_whole_is_rejected_after_the_definition(session: Ses
         assert session.start() == {"outcome": "rejected", "reasons": ["max_attempts"]}
 
 
-def test_a_queue_that_is_missing_is_rejected(demo: Session) -> None:
-    demo.execute("select pgmq.drop_queue('demo')")
-    with unchanged(demo):
-        assert demo.start() == {"outcome": "rejected", "reasons": ["queue"]}
+def test_a_queue_that_is_missing_is_rejected(shared: Session) -> None:
+    shared.execute("select pgmq.drop_queue('demo')")
+    with unchanged(shared):
+        assert shared.start() == {"outcome": "rejected", "reasons": ["queue"]}
 
 
 def test_a_queue_that_steps_of_two_flows_use_is_rejected_for_both(session: Session) -> None:
