@@ -200,3 +200,24 @@ def _cases(world: World, call: Call) -> Iterator[tuple[dict[str, object], object
         assert active, "no message of protocol 2 is left in the queue to be touched"
         named = {"queue": queue, "ids": ids, "flow": world.flow, "worker": WORKER_OF_1}
         yield named, call.returns(active, ids)
+
+
+@pytest.mark.parametrize(
+    ("counters", "function", "returned"),
+    [
+        ("remaining_deps = 0", "start_ready_steps", ""),
+        ("remaining_deps = 0, initial_tasks = 0", "cascade_complete_taskless_steps", 0),
+    ],
+)
+def test_a_step_that_protocol_1_would_call_ready_is_left_alone(
+    world: World, counters: str, function: str, returned: object
+) -> None:
+    # Protocol 2 does not count dependencies down, so by its own calls no step ever looks ready.
+    world.session.execute(f"update pgflow.step_states set {counters} where status = 'created'")
+    with world.unchanged():
+        for run in world.runs.values():
+            assert world.values(f"select pgflow.{function}(%(run)s)", {"run": run}) == [returned]
+    # Of protocol 1 it is.
+    before = world.session.everything()
+    world.values(f"select pgflow.{function}(%(run)s)", {"run": world.plain["queued"]})
+    assert world.session.everything() != before
