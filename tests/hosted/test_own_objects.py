@@ -99,7 +99,7 @@ MORE_FACTS = {
     # Without a column list a publication takes in the new columns.
     "publications": "select pubname, schemaname || '.' || tablename, rowfilter,"
     " case when pubname = 'my_columns' then attnames::text end from pg_publication_tables"
-    " where schemaname <> 'pgflow_migrate' order by 1, 2",
+    " where schemaname <> 'pgflow_migrate' and tablename not in ('run_work', 'task_claims') order by 1, 2",
     "publications' objects": "select pubname, puballtables, pubinsert, pubupdate,"
     " (select count(*) from pg_publication_rel r where r.prpubid = p.oid),"
     " (select count(*) from pg_publication_namespace r where r.pnpubid = p.oid)"
@@ -118,9 +118,10 @@ MORE_FACTS = {
     "options": "select relname, reloptions, relreplident::text, relrowsecurity, relacl::text from pg_class"
     " where relnamespace = 'pgflow'::regnamespace and relname not in"
     " ('step_tasks_queue_message_key', 'idx_step_tasks_queued_msg', 'flows_slug_case_insensitive_key',"
-    " 'steps_slug_case_insensitive_key') order by 1",
+    " 'steps_slug_case_insensitive_key') and relname !~ 'run_work|runs_protocol_2|task_claims' order by 1",
     "columns": "select attname, attstorage::text, attstattarget, attacl::text from pg_attribute"
-    " where attrelid = 'pgflow.step_tasks'::regclass and attnum > 0 and attname <> 'queue_name' order by 1",
+    " where attrelid = 'pgflow.step_tasks'::regclass and attnum > 0"
+    " and attname not in ('queue_name', 'current_claim_id') order by 1",
     "policies": "select policyname, roles::text, qual from pg_policies where schemaname = 'pgflow'",
     "default privileges": "select defaclnamespace::regnamespace::text, defaclacl::text from pg_default_acl",
     "comments": "select objoid::regclass::text, objsubid, description from pg_description"

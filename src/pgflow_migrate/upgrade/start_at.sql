@@ -4,6 +4,7 @@ do $start$
 declare
   wanted constant text := current_setting('pgflow_migrate.start_at');
   recorded text[];
+  speaks_protocol_2 boolean;
 begin
   if not exists (
     select from pg_catalog.pg_class c
@@ -17,12 +18,16 @@ begin
   end if;
   select coalesce(array_agg(v.version_num::text), '{}') into recorded from pgflow_migrate.alembic_version v;
   if recorded = '{}' then
-    -- What each has and no other: 0.16.0 a start-up call of workers with two arguments, later ones their own objects.
-    if wanted is distinct from (case
-      when to_regclass('pgflow.run_work') is not null then 'dirty_runs'
-      when to_regclass('pgflow.step_tasks_queue_message_key') is not null then 'queue_identity'
-      when to_regprocedure('pgflow.ensure_flow_compiled(text, jsonb)') is not null then 'core_0_16_0'
-      when wanted in ('core_0_15_0', 'core_0_15_1') then wanted
+    speaks_protocol_2 := exists (
+      select from pg_catalog.pg_attribute a
+      where a.attrelid = to_regclass('pgflow.runs') and a.attname = 'protocol_version' and not a.attisdropped
+    );
+    if not (case wanted
+      when 'dirty_runs' then speaks_protocol_2
+      when 'queue_identity' then
+        to_regprocedure('pgflow.claim_tasks(text, text, bigint[], uuid)') is not null and not speaks_protocol_2
+      -- 0.16.0 dropped the third argument of the workers' start-up call.
+      else (wanted = 'core_0_16_0') = (to_regprocedure('pgflow.ensure_flow_compiled(text, jsonb)') is not null)
     end) then
       raise exception 'this script starts from revision %, but the database is of another release', wanted
         using hint = 'pgflow-migrate status says which. Make a script that starts from there: --from.';
