@@ -194,6 +194,13 @@ def test_truncating_what_is_referred_to_truncates_no_evidence(world: World) -> N
             assert refused.sqlstate == "PF006", refused
 
 
+def test_tables_without_evidence_are_truncated_as_ever(session: Session) -> None:
+    session.define()
+    session.execute("select pgflow.start_flow('demo', '{}')")
+    session.execute("truncate pgflow.runs cascade")
+    assert session.value("select count(*) from pgflow.step_tasks") == 0
+
+
 def test_a_run_without_work_is_refused_at_its_commit(world: World, open_world: Session) -> None:
     with unchanged(world.session):
         open_world.execute("begin")

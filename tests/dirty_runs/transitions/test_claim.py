@@ -188,6 +188,17 @@ def test_no_message_or_one_is_a_claim_wherever_the_array_begins(demo: Session, i
     assert (outcome["outcome"], outcome["msg_id"]) == ("claimed", "1")
 
 
+@pytest.mark.parametrize("ids", ["'{2}'", "'[-3:-3]={2}'", "'[5:5]={2}'"])
+def test_another_message_is_stale_wherever_the_array_begins(shared: Session, ids: str) -> None:
+    run = shared.started()
+    ids = ids.replace("2", str(shared.task(run, "a")["message_id"] + 1))
+    with unchanged(shared):
+        assert shared.value(f"select pgflow.claim_task_v2(%s, 'a', 0, null, {ids}, %s)", run, WORKER) == {
+            "outcome": "stale",
+            "reason": "message",
+        }
+
+
 @pytest.mark.parametrize("missing", range(4))
 def test_an_address_with_a_null_is_rejected(shared: Session, missing: int) -> None:
     run = shared.started()
