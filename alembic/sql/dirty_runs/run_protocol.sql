@@ -19,6 +19,9 @@ alter table pgflow.runs
 -- Empty where nobody uses protocol 2; says so at no cost.
 create index idx_runs_protocol_2 on pgflow.runs (flow_slug) where protocol_version = 2;
 
+-- A start asks whether another flow uses a queue, too, without reading all definitions.
+create index idx_steps_queue_name on pgflow.steps (queue_name);
+
 comment on column pgflow.runs.protocol_version is
   '1: callbacks carry the run on (start_flow). 2: the bounded A -> B protocol (start_flow_v2). Never changed.';
 comment on column pgflow.runs.definition_sha256 is

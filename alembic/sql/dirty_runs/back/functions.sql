@@ -22,6 +22,7 @@ drop function pgflow._v2_lock_run(uuid);
 drop function pgflow._v2_owned_messages(text, bigint[]);
 drop function pgflow._v2_request(uuid);
 drop function pgflow._v2_require_work();
+drop function pgflow._v2_route_faults(text);
 drop function pgflow._v2_send_hint(uuid, text, jsonb);
 drop function pgflow._v2_settle(uuid, text, jsonb);
 drop function pgflow._v2_sha256(text);

@@ -9,6 +9,7 @@ drop table pgflow.task_claims;
 drop table pgflow.run_work;
 
 drop index pgflow.idx_runs_protocol_2;
+drop index pgflow.idx_steps_queue_name;
 
 alter table pgflow.runs
   drop constraint protocol_2_output_is_bounded,

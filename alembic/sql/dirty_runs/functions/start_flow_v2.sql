@@ -51,21 +51,7 @@ begin
   end if;
   faults := shape.faults;
   if cardinality(faults) = 0 then
-    select array_agg(distinct fault.name order by fault.name)
-    into faults
-    from pgflow.steps step
-    cross join lateral (
-      select 'queue' where cardinality(pgflow._queue_faults(step.queue_name)) > 0
-      union all
-      -- A message is of one flow alone, or a stranger's poller would hide it.
-      select 'queue_of_another_flow' where exists (
-        select from pgflow.steps other where other.queue_name = step.queue_name and other.flow_slug <> step.flow_slug
-        union all
-        select from pgflow.flows other
-        where lower(other.flow_slug) = step.queue_name and other.flow_slug <> step.flow_slug
-      )
-    ) as fault (name)
-    where step.flow_slug = start_flow_v2.flow_slug;
+    faults := pgflow._v2_route_faults(start_flow_v2.flow_slug);
   end if;
   if cardinality(faults) > 0 then
     return jsonb_build_object('outcome', 'rejected', 'reasons', to_jsonb(faults));
