@@ -1,11 +1,13 @@
-"""Throughput of claim and completion: against the 0.16.0 core, and against a growing history.
+"""Throughput of claim and completion: against the 0.16.0 core, between revisions, beside a growing history.
 
     python benchmarks/claims.py --runs 10000 --batch 10 --history 1000000
+    python benchmarks/claims.py --against "queue identity"
 
 On one server, in one run. Databases at 0.16.0 and at queue identity take turns, slice by slice, at what a
 worker does with runs of a single step: read a batch, claim it, complete each task. The 0.16.0 core claims by
-start_tasks, queue identity by claim_tasks. Then the same at queue identity with a small and a large history
-of finished tasks in the same flow. What counts are the ratios; the rates are this machine's.
+start_tasks, queue identity by claim_tasks. Then the same calls at queue identity and at dirty_runs, which has
+them look whether a run is of protocol 1; then at the latter with a small and a large history of finished
+tasks in the same flow. What counts are the ratios; the rates are this machine's.
 """
 
 from __future__ import annotations
@@ -63,17 +65,21 @@ _HISTORY = """
   select setval(pg_get_serial_sequence('pgmq.q_single', 'msg_id'), max(msg_id)) from past;
 """
 
+_CLAIM = (
+    "select (task ->> 'run_id')::uuid, task ->> 'step_slug', (task ->> 'task_index')::integer"
+    " from pgflow.claim_tasks('single', flow_slug => %s, msg_ids => %s::bigint[], worker_id => %s)"
+    " as outcome, jsonb_array_elements(outcome -> 'tasks') as task"
+)
 _CLAIMS = {
     "core_0_16_0": (
         "select run_id, step_slug, task_index"
         " from pgflow.start_tasks(flow_slug => %s, msg_ids => %s::bigint[], worker_id => %s)"
     ),
-    "queue_identity": (
-        "select (task ->> 'run_id')::uuid, task ->> 'step_slug', (task ->> 'task_index')::integer"
-        " from pgflow.claim_tasks('single', flow_slug => %s, msg_ids => %s::bigint[], worker_id => %s)"
-        " as outcome, jsonb_array_elements(outcome -> 'tasks') as task"
-    ),
+    "queue_identity": _CLAIM,
+    "dirty_runs": _CLAIM,
 }
+
+AGAINST = ("the old core", "queue identity", "its own history")
 
 
 @dataclass
@@ -156,22 +162,35 @@ def _measure(subjects: list[Subject], runs: int, slices: int, batch: int) -> Non
 @click.option("--slices", default=20, show_default=True, help="Turns that the databases take.")
 @click.option("--history", default=1_000_000, show_default=True, help="Finished tasks of the large history.")
 @click.option("--small-history", default=10_000, show_default=True, help="Finished tasks of the small one.")
-def main(server: str, runs: int, batch: int, slices: int, history: int, small_history: int) -> None:
-    """Measure claim and completion against the 0.16.0 core and against a growing history."""
+@click.option("--against", multiple=True, type=click.Choice(AGAINST), help="Only this comparison, or these.")
+def main(
+    server: str,
+    runs: int,
+    batch: int,
+    slices: int,
+    history: int,
+    small_history: int,
+    against: tuple[str, ...],
+) -> None:
+    """Measure claim and completion: against the 0.16.0 core, between revisions, beside a growing history."""
+    wanted: dict[str, tuple[tuple[str, str, int], ...]] = {
+        "the old core": (("0.16.0", "core_0_16_0", 0), ("queue identity", "queue_identity", 0)),
+        "queue identity": (
+            ("without protocol 2", "queue_identity", 0),
+            ("with protocol 2", "dirty_runs", 0),
+        ),
+        "its own history": (
+            (f"{small_history} finished tasks", "dirty_runs", small_history),
+            (f"{history} finished tasks", "dirty_runs", history),
+        ),
+    }
     console = Console(width=110)
     with open_server(server, durable=True) as running:
         console.print(f"{running.label}: {runs} runs of a single step in each database, batches of {batch}")
-        for title, subjects in {
-            "against the old core": [
-                _subject(running, "0.16.0", "core_0_16_0"),
-                _subject(running, "queue identity", "queue_identity"),
-            ],
-            "against its own history": [
-                _subject(running, f"{small_history} finished tasks", "queue_identity", small_history),
-                _subject(running, f"{history} finished tasks", "queue_identity", history),
-            ],
-        }.items():
+        for other in against or AGAINST:
+            subjects = [_subject(running, *subject) for subject in wanted[other]]
             _measure(subjects, runs, slices, batch)
+            title = f"against {other}"
             table = Table("database", "tasks a second", "ratio", "ms a claim", "ms a completion", title=title)
             for subject in subjects:
                 table.add_row(
