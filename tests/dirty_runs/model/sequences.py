@@ -30,6 +30,7 @@ GIVEN = (
     Payload('{"x": 1}', '{"x": 1}', {"x": 1}),
     Payload('{"x":1.0}', '{"x": 1}', {}),
 )
+SHARED = {result.canonical for result in RESULTS} & {error.canonical for error in ERRORS}
 MESSAGES = ("nothing", "own", "wrong id", "two", "null")
 
 
@@ -71,7 +72,7 @@ class Generator:
 
     def __init__(self, random: Random, flow: Flow, *, own: bool) -> None:
         self.random, self.own = random, own
-        theme = random.random()
+        theme = random.random() * (0.4 if own else 1)
         self.stubborn = theme < 0.06  # chunks fail, until somebody asks for attention
         self.forgetful = 0.06 < theme < 0.14  # executors are lost
         self.lossy = 0.14 < theme < 0.20  # messages are lost, too
@@ -99,9 +100,9 @@ class Generator:
         if not self.model.flow.exists and self.random.random() < 0.3:
             return self.define()
         if run is None:
-            return self.start(run_id, GIVEN[0])
+            return self.start(run_id, self.random.choice(GIVEN))
         if run.work.state == "pending":
-            return self.reconcile(run_id if self.random.random() < 0.8 else None)
+            return self.reconcile(run_id if self.random.random() < 0.6 else None)
         if run.work.state == "retry_wait":
             if run.altered and not self.stubborn and self.random.random() < 0.3:
                 return self.alter(run)
@@ -123,7 +124,10 @@ class Generator:
             if hindered and self.random.random() < 0.7:
                 return self.alter(run) if run.altered else self.let_start(run, step)
             return self.claim(run.id, step, "nothing", self.fresh())
-        if claim.expired:
+        attention = run.work.state == "attention"
+        if attention and self.random.random() < 0.4:
+            return self.settle(claim.token, FAILED, self.random.choice(ERRORS))
+        if claim.expired and not (attention and self.random.random() < 0.5):
             return self.recover(run.id, step, "nothing", claim.token)
         if self.lossy and task is not None and task.message and self.random.random() < 0.5:
             return self.lose(run, step)
@@ -145,7 +149,7 @@ class Generator:
             (self.any_recovery, 3),
             (self.any_reconciliation, 2.5),
             (self.any_request, 2),
-            (self.any_start, 1.5),
+            (self.any_start, 2),
             (self.any_event, 2.5),
             (self.change, 1.5 if not self.own else 4),
             (self.old_call, 2.5),
@@ -178,6 +182,11 @@ class Generator:
         return self.random.choice(("nothing",) * 4 + ("own",) * 2 + MESSAGES)
 
     def any_claim(self, run: UUID) -> None:
+        known = self.model.runs.get(run)
+        if known is not None and known.claims and self.random.random() < 0.25:
+            # The same again, or almost.
+            again = self.random.choice(known.claims)
+            return self.claim(run, again.step, "nothing", again.token, worker=self.random.choice(WORKERS))
         run = self.any_run(run)
         step = self.any_step(run)
         message = self.any_message(run, step)
@@ -185,7 +194,7 @@ class Generator:
             message = "wrong queue"
         token = self.fresh() if self.random.random() < 0.6 else self.any_token()
         worker = self.random.choice((WORKERS[0],) * 8 + (WORKERS[1], None))
-        self.claim(run, step, message, token, index=int(self.random.random() < 0.05), worker=worker)
+        return self.claim(run, step, message, token, index=int(self.random.random() < 0.05), worker=worker)
 
     def any_recovery(self, run: UUID) -> None:
         token = self.any_token()
@@ -204,8 +213,10 @@ class Generator:
         payload = self.random.choice(palette)
         owner = self.model.find(token)
         if owner and owner[1].kind and self.random.random() < 0.4:
-            # The same again.
+            # The same again; or the same text as the other kind, where there is one.
             kind = owner[1].kind
+            if owner[1].payload in SHARED and self.random.random() < 0.5:
+                kind = FAILED if kind == SUCCEEDED else SUCCEEDED
             palette = ERRORS if kind == FAILED else RESULTS + OVERSIZED
             payload = self.random.choice([one for one in palette if one.canonical == owner[1].payload])
         return self.settle(token, kind, payload)
@@ -213,7 +224,7 @@ class Generator:
     def any_reconciliation(self, run: UUID) -> None:
         if self.random.random() < 0.15:
             return self.reconcile_twice(run)
-        return self.reconcile(self.random.choice((self.any_run(run), self.any_run(run), None)))
+        return self.reconcile(self.random.choice((self.any_run(run), None)))
 
     def any_request(self, run: UUID) -> None:
         self.request(self.any_run(run))
@@ -240,6 +251,8 @@ class Generator:
             self.alter(run)
             if run.altered and self.random.random() < 0.7:
                 self.any_request(run_id)
+        elif run.status != "started" and not run.released:
+            self.let_go(run)
         elif run.status == "started":
             self.lose(run, "a" if not run.steps["a"].over else "b")
 
