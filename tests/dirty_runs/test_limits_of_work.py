@@ -279,6 +279,7 @@ def test_processors_pass_over_as_many_locked_runs_as_there_are_candidates(
     for run in runs:
         session.request(run)
     processor = Session(session.dsn)
+    processor.execute("set lock_timeout = '5s'")
     try:
         with session.connection.transaction():
             session.execute(

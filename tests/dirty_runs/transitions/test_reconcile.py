@@ -15,6 +15,12 @@ from tests.dirty_runs.transitions.conftest import Queues, break_hints
 Open = Callable[[], Session]
 
 
+def impatient(session: Session) -> Session:
+    """A processor that fails where it would wait for a lock, instead of waiting for the test."""
+    session.execute("set lock_timeout = '5s'")
+    return session
+
+
 def settled_a(session: Session, output: object = 1) -> UUID:
     """A run whose A is completed, its work pending."""
     run = session.started()
@@ -466,13 +472,13 @@ def test_a_run_that_is_locked_is_busy_and_is_not_waited_for(demo: Session, open_
     with demo.connection.transaction(), unchanged(demo):
         demo.execute("select from pgflow.runs for update")
         for wanted in (run, None):
-            assert open_session().reconcile(wanted) == {"outcome": "busy", "busy": 1}
+            assert impatient(open_session()).reconcile(wanted) == {"outcome": "busy", "busy": 1}
     assert demo.reconcile()["outcome"] == "dispatched"
 
 
 def test_two_processors_of_one_run_never_dispatch_twice(demo: Session, open_session: Open) -> None:
     run = settled_a(demo)
-    first, second = open_session(), open_session()
+    first, second = open_session(), impatient(open_session())
     with first.connection.transaction():
         assert first.reconcile(run)["outcome"] == "dispatched"
         assert second.reconcile(run)["outcome"] == "busy"
@@ -489,7 +495,7 @@ def test_a_locked_run_lets_another_go_on(demo: Session, open_session: Open) -> N
     first, second = settled_a(demo), settled_a(demo)
     with demo.connection.transaction():
         demo.execute("select from pgflow.runs where run_id = %s for update", first)
-        outcome = open_session().reconcile()
+        outcome = impatient(open_session()).reconcile()
     assert (outcome["outcome"], outcome["run_id"]) == ("dispatched", str(second))
     assert demo.work(first)["state"] == "pending"
 
