@@ -52,6 +52,19 @@ _BACK_OFF = (
     " where run_id = %s and state = 'retry_wait'"
 )
 
+_ALL_RUNS = (
+    f"select jsonb_object_agg(run.run_id, jsonb_build_object({RUN_FIELDS})) from pgflow.runs run"
+    " where run.protocol_version = 2"
+)
+_TOUCHED = (
+    "select run.run_id from pgflow.runs run left join pgflow.step_tasks task using (run_id)"
+    " where run.protocol_version = 1 and (run.status, task.status, task.attempts_count, task.requeued_count)"
+    " is distinct from ('started', 'queued', 0, 0)"
+)
+_QUEUES = (
+    "select distinct queue_name from pgflow.steps where to_regclass('pgmq.q_' || queue_name) is not null"
+)
+
 
 def _ids(message: str, run: UUID, step: str) -> tuple[str, tuple[Any, ...]]:
     """The expression for an array of message ids, and its values."""
@@ -120,7 +133,10 @@ class Driver:
     # -- a sequence ------------------------------------------------------------------------------
 
     def check(self, seed: int) -> str | None:
-        """Make the sequence of a seed; where database and model part, in words."""
+        """Make the sequence of a seed; where database and model part, in words.
+
+        Flows are shared, so the sequence is also that of the seeds before: to see it again, make them all.
+        """
         random = Random(seed)  # noqa: S311 - nothing is secret
         flow, own = self.flow(random)
         # The generator brings the flow to its end; the sequence is made from the beginning.
@@ -142,52 +158,36 @@ class Driver:
 
     def what_is_left(self) -> list[str]:
         """What is wrong with all that all the sequences have left behind, in words."""
-        faults = []
-        ((states,),) = self._execute(
-            (
-                f"select jsonb_object_agg(run.run_id, jsonb_build_object({RUN_FIELDS})) from pgflow.runs run"
-                " where run.protocol_version = 2",
-                (),
-            )
-        ).fetchall()
+        ((states,),) = self._execute((_ALL_RUNS, ())).fetchall()
         wanted = {
             run: {field: value for field, value in state.items() if field != "messages"}
             for run, state in self.last.items()
         }
-        faults += [f"run {run}: {states.get(run)}" for run in wanted if states.get(run) != wanted[run]]
-        faults += [f"run {run} is not the model's" for run in states.keys() - wanted.keys()]
-        for slug in self.session.rows("select flow_slug from pgflow.flows"):
-            for step in self.session.rows(
-                "select distinct queue_name from pgflow.steps where flow_slug = %s", slug["flow_slug"]
-            ):
-                queue = step["queue_name"]
-                if self.session.value("select to_regclass('pgmq.q_' || %s) is null", queue):
-                    continue  # a route to nowhere
-                faults += [
-                    f"message {row['msg_id']} of {queue} is no task's: {row['message']}"
-                    for row in self.session.rows(
-                        f"""
-                        select msg_id, message from
-                          (select msg_id, message from pgmq."q_{queue}"
-                           union all select msg_id, message from pgmq."a_{queue}") sent
-                        where not exists (
-                          select from pgflow.step_tasks task
-                          where (task.queue_name, task.message_id) = (%s, sent.msg_id)
-                            and (message ->> 'run_id')::uuid = task.run_id
-                        )
-                        """,
-                        queue,
-                    )
-                ]
-        faults += [
-            f"run {row['run_id']} of protocol 1 was touched"
+        return [
+            *(f"run {run}: {states.get(run)}" for run in wanted if states.get(run) != wanted[run]),
+            *(f"run {run} is not the model's" for run in states.keys() - wanted.keys()),
+            *(f"run {row['run_id']} of protocol 1 was touched" for row in self.session.rows(_TOUCHED)),
+            *(fault for row in self.session.rows(_QUEUES) for fault in self._strays(row["queue_name"])),
+        ]
+
+    def _strays(self, queue: str) -> list[str]:
+        """Messages in a queue and its archive that are no task's."""
+        tables = (f'select msg_id, message from pgmq."{kind}_{queue}"' for kind in "qa")
+        return [
+            f"message {row['msg_id']} of {queue} is no task's: {row['message']}"
             for row in self.session.rows(
-                "select run.run_id from pgflow.runs run left join pgflow.step_tasks task using (run_id)"
-                " where run.protocol_version = 1 and (run.status, task.status, task.attempts_count,"
-                " task.requeued_count) is distinct from ('started', 'queued', 0, 0)"
+                f"""
+                select sent.msg_id, sent.message
+                from ({" union all ".join(tables)}) sent
+                where not exists (
+                  select from pgflow.step_tasks task
+                  where (task.queue_name, task.message_id) = (%s, sent.msg_id)
+                    and task.run_id = (sent.message ->> 'run_id')::uuid
+                )
+                """,
+                queue,
             )
         ]
-        return faults
 
     def _put_away(self, runs: Iterable[Run]) -> None:
         """From now on no processor finds these runs."""
