@@ -14,14 +14,14 @@ import psycopg
 from psycopg.rows import tuple_row
 from tests.traffic.calls import CALLS, DEAD, WORKER, Call, prune_helper
 
-from pgflow_migrate.upgrade.progress import Event, FileDone
+from pgflow_migrate.releases.chain import HEAD
+from pgflow_migrate.upgrade.progress import Event, FileDone, RevisionApplied
 from pgflow_migrate.upgrade.run import upgrade
 from pgflow_migrate.upgrade.session import AMONG_WORKERS
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 PATIENCE = 30.0
-LAST_FILE = "snapshots.sql"
 BLOCKED = """
 select pg_blocking_pids(%s) && array(
   select pid from pg_stat_activity
@@ -67,11 +67,11 @@ class Flight:
         with self._sessions() as sessions, ThreadPoolExecutor(len(sessions) or 1) as pool:
 
             def listen(event: Event) -> None:
-                if isinstance(event, FileDone) and event.file == "fence.sql":
+                if isinstance(event, FileDone) and event.file == "fence.sql" and not futures:
                     for call, session in sessions:
                         futures[call.name] = pool.submit(run, session, call.sql(call.query))
                     waited.update(self._settle(sessions, futures))
-                if isinstance(event, FileDone) and event.file == LAST_FILE and not commit:
+                if isinstance(event, RevisionApplied) and event.revision == HEAD and not commit:
                     raise RollBackError
 
             with contextlib.suppress(RollBackError):

@@ -70,7 +70,7 @@ def test_old_workers_meet_the_documented_errors_once_and_at_their_next_start(
     with ThreadPoolExecutor() as pool:
 
         def listen(event: Event) -> None:
-            if isinstance(event, FileDone) and event.file == "fence.sql":
+            if isinstance(event, FileDone) and event.file == "fence.sql" and not called:
                 called.append(pool.submit(worker.execute, complete, (RUN, 1)))
                 blocked_by_upgrade(dsn, worker.info.backend_pid, called[0])
 

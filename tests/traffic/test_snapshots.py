@@ -63,7 +63,7 @@ def test_a_dump_that_begins_under_the_upgrade_stops_it_and_other_snapshots_find_
     with ThreadPoolExecutor() as pool, dump.transaction():
 
         def listen(event: Event) -> None:
-            if isinstance(event, FileDone) and event.file == "fence.sql":
+            if isinstance(event, FileDone) and event.file == "fence.sql" and not locked:
                 dump.execute("select 1")
                 locked.append(pool.submit(dump.execute, "lock table pgflow.runs in access share mode"))
                 blocked_by_upgrade(dsn, dump.info.backend_pid, locked[0])
@@ -137,7 +137,7 @@ def test_a_function_that_waits_with_its_callers_snapshot_finds_them_empty_once(
     with ThreadPoolExecutor() as pool:
 
         def listen(event: Event) -> None:
-            if isinstance(event, FileDone) and event.file == "fence.sql":
+            if isinstance(event, FileDone) and event.file == "fence.sql" and not started:
                 started.append(pool.submit(caller.execute, query.encode()))
                 blocked_by_upgrade(dsn, caller.info.backend_pid, started[0])
 
