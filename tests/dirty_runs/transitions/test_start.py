@@ -126,6 +126,14 @@ def test_each_start_without_a_run_id_is_a_run_of_its_own(demo: Session) -> None:
     assert demo.messages() == [1, 2]
 
 
+def test_the_input_is_kept_in_its_canonical_form(shared: Session) -> None:
+    run = shared.started(given='{"bb": [1.500, -0.0, 2e2], "a": "1.500"}')
+    kept = '{"a": "1.500", "bb": [1.5, 0, 200]}'
+    assert shared.value("select input::text from pgflow.runs where run_id = %s", run) == kept
+    claim = shared.value("select pgflow.claim_task_v2(%s, 'a', 0, null, null, %s)::text", run, run)
+    assert f'"flow_input": {kept}' in claim
+
+
 # -- replays and conflicts ---------------------------------------------------------------------------------
 
 
