@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from tests.dirty_runs.model.driver import Driver
@@ -89,14 +90,21 @@ def assert_agreement(dsn: str, seeds: Iterable[int]) -> None:
             divergence = driver.check(seed)
             assert divergence is None, divergence
         assert driver.sequences == SEQUENCES
-        left = driver.what_is_left()
-        assert not left, left[:20]
+        assert_nothing_else(driver)
     finally:
         driver.close()
+    assert_coverage(driver.met, dict.fromkeys(outcomes() - NOT_MET.keys(), LEAST) | DETAILS)
 
-    met = driver.met
+
+def assert_nothing_else(driver: Driver) -> None:
+    """All that the sequences have left behind is what the model has."""
+    left = driver.what_is_left()
+    assert not left, left[:20]
+
+
+def assert_coverage(met: Counter[tuple[str, ...]], wanted: dict[tuple[str, ...], int]) -> None:
+    """What is wanted was met as often, and what no sequence can come to was not."""
     met["reconcile", "rejected"] += met["reconcile twice", "rejected"]
-    wanted = dict.fromkeys(outcomes() - NOT_MET.keys(), LEAST) | DETAILS
     rare = {key: met[key] for key, least in wanted.items() if met[key] < least}
     assert not rare, rare
     impossible = {key: met[key] for key in NOT_MET if met[key]}

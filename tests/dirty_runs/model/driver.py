@@ -143,18 +143,21 @@ class Driver:
         now = Flow(**vars(flow))
         generator = Generator(random, now, own=own)
         steps = generator.sequence(random.randint(*LENGTHS))
-        self.sequences += 1
         for number, step in enumerate(steps):
-            fault = self._make(flow, step, generator.runs)
+            fault = self.make(flow, step, generator.runs)
             if fault is not None:
                 past = "\n".join(f"  {each}" for each in steps[: number + 1])
                 return f"seed {seed}, flow {flow}:\n{past}\n{fault}"
-            self._count(step)
+        self.end(flow, generator)
+        return None
+
+    def end(self, flow: Flow, generator: Generator) -> None:
+        """A sequence is over: remember what its runs are like, and keep them out of the others' way."""
+        self.sequences += 1
         flow.others = flow.others or generator.model.held
         for run in generator.model.runs.values():
             self.last[str(run.id)] = generator.model.state(run)
         self._put_away(generator.model.runs.values())
-        return None
 
     def what_is_left(self) -> list[str]:
         """What is wrong with all that all the sequences have left behind, in words."""
@@ -211,7 +214,7 @@ class Driver:
         for reason in step.outcome.get("reasons", ()):
             self.met[call, step.outcome["outcome"], f"reason {reason}"] += 1
 
-    def _make(self, flow: Flow, step: Step, runs: list[UUID]) -> str | None:
+    def make(self, flow: Flow, step: Step, runs: list[UUID]) -> str | None:
         """One call and a look; what is not as the model has it, in words."""
         if step.call in _EVENTS:
             self.clocks.execute(_EVENTS[step.call], *step.arguments)
@@ -230,6 +233,7 @@ class Driver:
         ):
             if found != wanted:
                 return f"{what}: the model says\n  {wanted}\nthe database\n  {found}"
+        self._count(step)
         return None
 
     def _call(self, statements: list[Statement]) -> Any:

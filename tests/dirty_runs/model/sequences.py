@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -68,18 +69,22 @@ class Generator:
         random: where every choice comes from.
         flow: as it is now.
         own: whether nobody else uses the flow: then its definition may change, and it may be deleted.
+        new_id: makes ids of runs and tokens; from ``random`` unless given.
     """
 
-    def __init__(self, random: Random, flow: Flow, *, own: bool) -> None:
+    def __init__(
+        self, random: Random, flow: Flow, *, own: bool, new_id: Callable[[], UUID] | None = None
+    ) -> None:
         self.random, self.own = random, own
         theme = random.random() * (0.4 if own else 1)
         self.stubborn = theme < 0.06  # chunks fail, until somebody asks for attention
         self.forgetful = 0.06 < theme < 0.14  # executors are lost
         self.lossy = 0.14 < theme < 0.20  # messages are lost, too
         self.model = Model(flow)
-        self.runs = [UUID(int=random.getrandbits(128)) for _ in range(2)]
-        self.stranger = UUID(int=random.getrandbits(128))
-        self.tokens = [UUID(int=random.getrandbits(128)) for _ in range(12)]
+        new_id = new_id or (lambda: UUID(int=random.getrandbits(128)))
+        self.runs = [new_id() for _ in range(2)]
+        self.stranger = new_id()
+        self.tokens = [new_id() for _ in range(12)]
         self.used = 0
         self.steps: list[Step] = []
 
