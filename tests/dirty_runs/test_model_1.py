@@ -1,4 +1,4 @@
-"""Stateful property test: hypothesis makes calls, legal and illegal, and shrinks what differs from a model."""
+"""Stateful property test: hypothesis makes calls, legal and illegal; what differs from a model is shrunk."""
 
 from __future__ import annotations
 

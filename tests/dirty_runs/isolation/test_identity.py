@@ -157,6 +157,15 @@ def test_evidence_is_not_truncated(demo_world: World, truncate: str) -> None:
     assert str(error.diag.message_primary).endswith("is evidence and is not truncated")
 
 
+def test_tasks_that_nobody_has_claimed_are_not_truncated_either(demo: Session) -> None:
+    demo.started()
+    before = demo.everything()
+    with pytest.raises(psycopg.Error) as caught:
+        demo.execute("truncate pgflow.step_tasks cascade")
+    assert caught.value.sqlstate == "PF006"
+    assert demo.everything() == before
+
+
 def test_without_protocol_2_tables_are_truncated_as_ever(session: Session) -> None:
     session.define()
     session.execute("select pgflow.start_flow('demo', '{}')")

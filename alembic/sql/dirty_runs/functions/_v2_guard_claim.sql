@@ -9,8 +9,9 @@ declare
   hold text;
 begin
   if tg_op = 'TRUNCATE' then
-    -- Without protocol 2 tables may be truncated as ever, with CASCADE to this one.
-    if exists (select from pgflow.task_claims) then
+    -- Without protocol 2 tables may be truncated as ever, with CASCADE to this one. With it, tasks that nobody has
+    -- claimed yet are to stay, too.
+    if exists (select from pgflow.run_work) then
       raise exception 'pgflow.% is evidence and is not truncated', tg_table_name using errcode = 'PF006';
     end if;
     return null;
