@@ -15,6 +15,7 @@ import pytest
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
+from pgflow_migrate.releases.chain import HEAD
 from pgflow_migrate.worker import Flow, Settings, Summary, Worker
 
 Row = dict[str, Any]
@@ -186,8 +187,8 @@ def bench_at(database_at: Callable[[str], str], log: logging.Logger) -> Iterator
 
 @pytest.fixture
 def bench(bench_at: Callable[[str], Bench]) -> Bench:
-    """A bench on a database with queue identity."""
-    return bench_at("queue_identity")
+    """A bench on a database at the newest revision."""
+    return bench_at(HEAD)
 
 
 @pytest.fixture
