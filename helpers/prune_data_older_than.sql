@@ -15,7 +15,7 @@ declare
     'fcba8d05326f47f4b94801fadc18a15c',  -- documented since 0.7.0
     'e7cbf1f31d65d4cb3020b74b015072da',  -- documented from 0.2.3 to 0.6.1
     '0a1018a18bd0e2e8171621b1e9c03406',  -- the one below, before there was protocol 2
-    '63fc7e5abd6bc959f111e0317a9f14a7'  -- the one below
+    '9dfc1a38ead3fd983546e110e7d0f625'  -- the one below
   ];
 begin
   if not exists (
@@ -67,11 +67,7 @@ begin
 -- recovery may have to wait for this function, or this function for them, but never both.
 declare
   cut_off constant timestamptz := now() - retention_interval;
-  has_protocols constant boolean := exists (
-    select
-    from pg_attribute a
-    where a.attrelid = 'pgflow.runs'::regclass and a.attname = 'protocol_version' and not a.attisdropped
-  );
+  has_protocols constant boolean := to_regclass('pgflow.run_work') is not null;
   old_runs uuid[];
   dead_workers uuid[];
   their_tasks tid[];
@@ -87,14 +83,15 @@ begin
   perform pg_advisory_xact_lock(hashtextextended('pgflow.prune_data_older_than', 0));
 
   -- Decided once. A run that ends from here on is left to the next pruning. Runs of protocol 2 are not even
-  -- locked: they go with their flow, once that is safe. What names protocol_version is planned only where the
-  -- column is.
+  -- locked: they go with their flow, once that is safe. What names run_work is planned only where that
+  -- table is.
   if has_protocols then
     select array_agg(locked.run_id) into old_runs
     from (
       select run.run_id
       from pgflow.runs run
-      where run.protocol_version = 1 and (run.completed_at < cut_off or run.failed_at < cut_off)
+      where (run.completed_at < cut_off or run.failed_at < cut_off)
+        and not exists (select from pgflow.run_work work where work.run_id = run.run_id)
       order by run.run_id
       for update
     ) as locked;
@@ -156,8 +153,8 @@ begin
         'delete from pgmq.%I archived where archived.archived_at < $1 ', 'a_' || archived_queue
       ) || case when has_protocols then
         'and not exists ('
-        'select from pgflow.step_tasks task join pgflow.runs run on run.run_id = task.run_id '
-        'where task.queue_name = $2 and task.message_id = archived.msg_id and run.protocol_version = 2)'
+        'select from pgflow.step_tasks task join pgflow.run_work work on work.run_id = task.run_id '
+        'where task.queue_name = $2 and task.message_id = archived.msg_id)'
       else '' end
       using cut_off, archived_queue;
     exception

@@ -16,7 +16,7 @@ reversible = True
 def upgrade() -> None:
     """Columns and tables, the functions of both protocols, the guards, a last look."""
     run_sql("queue_identity", "live_workers", "fence", "functions_before")
-    run_sql(revision, "run_protocol", "run_work", "task_claims", "new_tables")
+    run_sql(revision, "run_work", "task_claims", "routes", "new_tables")
     run_sql("queue_identity", "function_bodies_unchecked")
     run_folder(revision, "functions")
     run_folder(revision, "guards")

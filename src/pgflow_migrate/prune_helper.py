@@ -44,11 +44,9 @@ select current_database()::text as database,
   ) as queue_identity,
   exists (
     select
-    from pg_attribute a
-    join pg_class c on c.oid = a.attrelid
+    from pg_class c
     join pg_namespace n on n.oid = c.relnamespace
-    where n.nspname = 'pgflow' and c.relname = 'runs'
-      and a.attname = 'protocol_version' and not a.attisdropped
+    where n.nspname = 'pgflow' and c.relname = 'run_work'
   ) as protocols,
   has_column_privilege('pg_catalog.pg_proc', 'prosrc', 'select') as bodies_readable
 """

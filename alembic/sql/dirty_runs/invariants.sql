@@ -12,30 +12,22 @@ begin
   open violations_cursor for
     with broken (what, thing, hint) as (
       select
-        'v2-work', run.run_id::text,
-        'Every run of protocol 2 has one work row, made with it. Restore it from a backup.'
-      from pgflow.runs run
-      where run.protocol_version = 2
-        and not exists (select from pgflow.run_work work where work.run_id = run.run_id)
-      union all
-      select
         'v2-work', work.run_id::text,
-        'Work rows belong to runs of protocol 2 alone.'
+        'A work row is of the flow of its run. Restore it from a backup.'
       from pgflow.run_work work
-      join pgflow.runs run on run.run_id = work.run_id
-      where run.protocol_version <> 2
+      left join pgflow.runs run on run.run_id = work.run_id
+      where run.flow_slug is distinct from work.flow_slug
       union all
       select
         'v2-claim', concat_ws('/', task.run_id, task.step_slug, task.task_index),
         'A started task of protocol 2 points at its active claim, which has its queue and message; a task in any other '
         'state has no active claim. Nobody but the functions of protocol 2 may write these columns.'
-      from pgflow.runs run
-      join pgflow.step_tasks task on task.run_id = run.run_id
+      from pgflow.run_work work
+      join pgflow.step_tasks task on task.run_id = work.run_id
       left join pgflow.task_claims claim
         on (claim.run_id, claim.step_slug, claim.task_index) = (task.run_id, task.step_slug, task.task_index)
         and claim.state = 'active'
-      where run.protocol_version = 2
-        and (
+      where (
           (task.status = 'started') is distinct from (claim.claim_id is not null)
           or (task.status = 'started' and task.current_claim_id is distinct from claim.claim_id)
           or (claim.queue_name, claim.message_id) <> (task.queue_name, task.message_id)
@@ -45,15 +37,14 @@ begin
         'v2-claim', claim.claim_id::text,
         'Claims belong to tasks of protocol 2 alone.'
       from pgflow.task_claims claim
-      join pgflow.runs run on run.run_id = claim.run_id
-      where run.protocol_version <> 2
+      where not exists (select from pgflow.run_work work where work.run_id = claim.run_id)
       union all
       select
         'v2-run-end', run.run_id::text,
         'A run of protocol 2 that is over has no unfinished task. Find out what wrote to its tasks.'
-      from pgflow.runs run
-      where run.protocol_version = 2
-        and run.status <> 'started'
+      from pgflow.run_work work
+      join pgflow.runs run on run.run_id = work.run_id
+      where run.status <> 'started'
         and exists (
           select from pgflow.step_tasks task where task.run_id = run.run_id and task.status in ('queued', 'started')
         )

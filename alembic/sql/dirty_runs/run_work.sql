@@ -1,7 +1,12 @@
--- What is left to do for a run of protocol 2: one row for each, as long as the run.
+-- Runs of protocol 2: a run speaks it exactly when it has a row here, which is made with the run and goes with it. The
+-- row has the identity of the run's definition, and what is left to do. It is a table of its own, not columns of
+-- runs: sessions that have start_flow() compiled go on as before.
 -- A settlement raises requested_generation; reconciliation catches up with it, chunk by chunk.
 create table pgflow.run_work (
   run_id uuid not null,
+  flow_slug text not null,
+  protocol_version smallint not null default 2,
+  definition_sha256 bytea not null,
   state text not null default 'clean',
   requested_generation bigint not null default 0,
   processed_generation bigint not null default 0,
@@ -16,6 +21,8 @@ create table pgflow.run_work (
   created_at timestamptz not null default clock_timestamp(),
   constraint run_work_pkey primary key (run_id),
   constraint run_work_run_id_fkey foreign key (run_id) references pgflow.runs (run_id),
+  constraint protocol_version_is_known check (protocol_version = 2),
+  constraint definition_is_identified check (octet_length(definition_sha256) = 32),
   constraint state_is_valid check (state in ('clean', 'pending', 'retry_wait', 'attention')),
   -- generation_max of the contract: no number that a JSON reader would round, and no wraparound.
   constraint generations_are_ordered check (
@@ -56,8 +63,16 @@ create table pgflow.run_work (
 create index idx_run_work_due on pgflow.run_work (coalesce(next_attempt_at, requested_at))
   where state in ('pending', 'retry_wait');
 
+-- Whether a flow is held.
+create index idx_run_work_flow_slug on pgflow.run_work (flow_slug);
+
 comment on table pgflow.run_work is
-  'Orchestration still to be done for runs of protocol 2; one row a run, from its start to its deletion.';
+  'Runs of protocol 2, the bounded A -> B protocol, and the orchestration that is still to be done for them: one row a '
+  'run, from its start to its deletion. A run without a row speaks protocol 1.';
+comment on column pgflow.run_work.flow_slug is 'That of the run.';
+comment on column pgflow.run_work.protocol_version is 'Never changed.';
+comment on column pgflow.run_work.definition_sha256 is
+  'SHA-256 of the canonical definition that the run began with. Never changed.';
 comment on column pgflow.run_work.state is
   'clean: caught up. pending: requests are ahead. retry_wait: the last chunk failed, the next is due at '
   'next_attempt_at. attention: stopped for a person; never cleared by itself.';

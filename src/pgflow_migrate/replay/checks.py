@@ -32,11 +32,8 @@ _IDENTITY = {
 }
 
 _PROTOCOL = {
-    "Runs that do not speak protocol 1": (
-        "select count(*) from pgflow.runs where protocol_version <> 1 or definition_sha256 is not null"
-    ),
     "Tasks with a claim": "select count(*) from pgflow.step_tasks where current_claim_id is not null",
-    "Work rows": "select count(*) from pgflow.run_work",
+    "Runs that do not speak protocol 1": "select count(*) from pgflow.run_work",
     "Claims": "select count(*) from pgflow.task_claims",
 }
 

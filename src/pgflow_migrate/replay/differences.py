@@ -16,7 +16,6 @@ _MANY = 5
 # The upgrade installs tables and functions here; everything else of the catalogue stays.
 _UPGRADED = re.compile(r"schema (pgflow|pgflow_migrate):|[a-z ]+ (pgflow|pgflow_migrate)\.")
 _NEW_COLUMNS = {
-    "pgflow.runs": {"protocol_version", "definition_sha256"},
     "pgflow.steps": {"queue_name"},
     "pgflow.step_tasks": {"queue_name", "current_claim_id"},
 }

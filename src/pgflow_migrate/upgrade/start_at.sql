@@ -18,10 +18,7 @@ begin
   end if;
   select coalesce(array_agg(v.version_num::text), '{}') into recorded from pgflow_migrate.alembic_version v;
   if recorded = '{}' then
-    speaks_protocol_2 := exists (
-      select from pg_catalog.pg_attribute a
-      where a.attrelid = to_regclass('pgflow.runs') and a.attname = 'protocol_version' and not a.attisdropped
-    );
+    speaks_protocol_2 := to_regclass('pgflow.run_work') is not null;
     if not (case wanted
       when 'dirty_runs' then speaks_protocol_2
       when 'queue_identity' then

@@ -46,9 +46,8 @@ _READ = {
         ),
     },
     "dirty_runs": {
-        "runs": ("protocol_version",),
         "step_tasks": ("current_claim_id",),
-        "run_work": ("run_id",),
+        "run_work": ("run_id", "flow_slug"),
         "task_claims": (
             "claim_id",
             "run_id",

@@ -42,7 +42,7 @@ class World:
         """Tasks of protocol 2."""
         return self.session.rows(
             "select t.* from pgflow.step_tasks t join pgflow.runs r using (run_id)"
-            " where r.protocol_version = 2 order by t.queue_name, t.message_id"
+            " where r.run_id in (select run_id from pgflow.run_work) order by t.queue_name, t.message_id"
         )
 
     @contextmanager

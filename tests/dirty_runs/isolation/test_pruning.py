@@ -14,10 +14,10 @@ from pgflow_migrate import prune_helper, resources
 from pgflow_migrate.prune_helper import SIGNATURE
 
 V2_ROWS = {
-    "runs": "select r::text from pgflow.runs r where protocol_version = 2",
+    "runs": "select r::text from pgflow.runs r join pgflow.run_work using (run_id)",
     **{
         table: f"select t::text from pgflow.{table} t join pgflow.runs r using (run_id)"
-        " where r.protocol_version = 2"
+        " where exists (select from pgflow.run_work work where work.run_id = r.run_id)"
         for table in ("step_states", "step_tasks", "run_work", "task_claims")
     },
 }
@@ -116,7 +116,7 @@ def test_pruning_waits_for_no_run_of_protocol_2(old: World) -> None:
     other = Session(session.dsn)
     try:
         with other.connection.transaction():
-            other.execute("select from pgflow.runs where protocol_version = 2 for update")
+            other.execute("select from pgflow.runs where run_id in (select run_id from pgflow.run_work) for update")
             session.execute("set lock_timeout = '5s'")
             session.execute("select pgflow.prune_data_older_than('0')")
     finally:

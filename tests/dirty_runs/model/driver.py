@@ -43,7 +43,7 @@ _EVENTS: dict[str, str] = {
     " where run_id = %s",
     "delay over": "update pgflow.step_tasks set queued_at = queued_at - interval '1 day'"
     " where run_id = %s and step_slug = %s and queue_name = %s",
-    "alter": "update pgflow.runs set definition_sha256 ="
+    "alter": "update pgflow.run_work set definition_sha256 ="
     " set_byte(definition_sha256, 0, 255 - get_byte(definition_sha256, 0)) where run_id = %s",
 }
 
@@ -54,11 +54,11 @@ _BACK_OFF = (
 
 _ALL_RUNS = (
     f"select jsonb_object_agg(run.run_id, jsonb_build_object({RUN_FIELDS})) from pgflow.runs run"
-    " where run.protocol_version = 2"
+    " where exists (select from pgflow.run_work work where work.run_id = run.run_id)"
 )
 _TOUCHED = (
     "select run.run_id from pgflow.runs run left join pgflow.step_tasks task using (run_id)"
-    " where run.protocol_version = 1 and (run.status, task.status, task.attempts_count, task.requeued_count)"
+    " where run.run_id not in (select run_id from pgflow.run_work) and (run.status, task.status, task.attempts_count, task.requeued_count)"
     " is distinct from ('started', 'queued', 0, 0)"
 )
 _QUEUES = (

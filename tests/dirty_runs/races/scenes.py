@@ -129,7 +129,7 @@ def _redirtied(session: Session, run: UUID) -> tuple[str, str, UUID]:
 def _broken(session: Session, run: UUID) -> tuple[str, str, UUID]:
     scene = _redirtied(session, run)
     session.execute("set session_replication_role = replica")
-    session.execute("update pgflow.runs set definition_sha256 = sha256('another') where run_id = %s", run)
+    session.execute("update pgflow.run_work set definition_sha256 = sha256('another') where run_id = %s", run)
     session.execute("reset session_replication_role")
     return scene
 

@@ -157,7 +157,10 @@ def test_starts_of_both_protocols_on_one_flow_do_not_wait_for_each_other(
     old_2, new_2 = meeting.meet(
         lambda one: start_v1(one, flow), lambda two: two.started(flow), commit=commit, waits=False
     )
-    runs = meeting.watcher.rows("select run_id, protocol_version from pgflow.runs where flow_slug = %s", flow)
+    runs = meeting.watcher.rows("select run_id, coalesce(protocol_version, 1) as protocol_version"
+        " from pgflow.runs left join pgflow.run_work using (run_id) where runs.flow_slug = %s",
+        flow,
+    )
     expected = {old: 1, new_2: 2} | ({new: 2, old_2: 1} if commit else {})
     assert {row["run_id"]: row["protocol_version"] for row in runs} == expected
     assert len(meeting.watcher.messages(flow)) == len(expected)
@@ -290,7 +293,7 @@ def test_a_held_run_that_is_over_its_back_off_lets_the_next_one_through(processo
     poisoned, sound = due(processors, 2)
     processors.watcher.execute("set session_replication_role = replica")
     processors.watcher.execute(
-        "update pgflow.runs set definition_sha256 = sha256('another') where run_id = %s", poisoned
+        "update pgflow.run_work set definition_sha256 = sha256('another') where run_id = %s", poisoned
     )
     processors.watcher.execute("reset session_replication_role")
     failed, dispatched = processors.meet(

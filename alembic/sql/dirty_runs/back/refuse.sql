@@ -5,7 +5,7 @@ lock table pgflow.run_work, pgflow.task_claims in access exclusive mode nowait;
 
 do $refuse$
 declare
-  run_count constant bigint := (select count(*) from pgflow.runs run where run.protocol_version = 2);
+  run_count constant bigint := (select count(*) from pgflow.run_work);
 begin
   if run_count > 0 then
     raise exception using

@@ -8,13 +8,4 @@ alter table pgflow.step_tasks
 drop table pgflow.task_claims;
 drop table pgflow.run_work;
 
-drop index pgflow.idx_runs_protocol_2;
 drop index pgflow.idx_steps_queue_name;
-
-alter table pgflow.runs
-  drop constraint protocol_2_output_is_bounded,
-  drop constraint protocol_2_input_is_bounded,
-  drop constraint definition_identity_matches_protocol,
-  drop constraint protocol_version_is_known,
-  drop column definition_sha256,
-  drop column protocol_version;

@@ -7,11 +7,11 @@ set search_path = pg_catalog, pg_temp
 as $$
   select pgmq.archive(task.queue_name, task.message_id)
   from pgflow.step_tasks task
-  join pgflow.runs run on run.run_id = task.run_id and run.protocol_version = 1
   where task.run_id = p_run_id
     and task.step_slug = p_step_slug
     and task.task_index = p_task_index
-    and task.message_id is not null;
+    and task.message_id is not null
+    and not exists (select from pgflow.run_work work where work.run_id = task.run_id);
 $$;
 
 comment on function pgflow._archive_task_message(uuid, text, integer) is

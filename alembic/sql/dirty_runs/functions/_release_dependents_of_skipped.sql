@@ -15,7 +15,10 @@ as $$
     select dep.flow_slug, dep.step_slug, count(*)::integer as parents
     from pgflow.deps dep
     where dep.flow_slug = (
-        select run.flow_slug from pgflow.runs run where run.run_id = p_run_id and run.protocol_version = 1
+        select run.flow_slug
+        from pgflow.runs run
+        where run.run_id = p_run_id
+          and not exists (select from pgflow.run_work work where work.run_id = run.run_id)
       )
       and dep.dep_slug = any (p_step_slugs)
     group by dep.flow_slug, dep.step_slug

@@ -6,7 +6,7 @@ stable
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-  if exists (select from pgflow.runs run where run.run_id = p_run_id and run.protocol_version <> 1) then
+  if exists (select from pgflow.run_work work where work.run_id = p_run_id) then
     raise exception 'run % does not speak protocol 1', p_run_id
       using errcode = 'PF005', hint = 'Nothing was changed. Its tasks are claimed and settled by claim_task_v2().';
   end if;

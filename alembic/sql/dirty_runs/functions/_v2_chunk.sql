@@ -22,7 +22,9 @@ begin
   end if;
 
   shape := pgflow._v2_definition(p_run.flow_slug);
-  if pgflow._v2_sha256(pgflow._canonical_json(shape.definition)) is distinct from p_run.definition_sha256 then
+  if pgflow._v2_sha256(pgflow._canonical_json(shape.definition)) is distinct from (
+    select work.definition_sha256 from pgflow.run_work work where work.run_id = p_run.run_id
+  ) then
     raise exception 'flow "%" is no longer what run % began with', p_run.flow_slug, p_run.run_id
       using errcode = 'PF007';
   end if;

@@ -15,7 +15,8 @@ begin
   if not exists (
     select
     from pgflow.runs run
-    where run.run_id = p_run_id and run.protocol_version = 2 and run.status = 'started'
+    join pgflow.run_work work on work.run_id = run.run_id
+    where run.run_id = p_run_id and run.status = 'started'
   ) then
     raise exception 'run % is not a started one of protocol 2', p_run_id
       using errcode = 'PF005', hint = 'Nothing was changed.';

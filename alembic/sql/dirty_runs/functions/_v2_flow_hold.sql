@@ -5,10 +5,10 @@ language sql
 volatile
 set search_path = pg_catalog, pg_temp
 as $$
-  select format('run %s of protocol 2: %s', run.run_id, hold.reason)
-  from pgflow.runs run
-  cross join lateral pgflow._v2_hold(run.run_id) as hold (reason)
-  where run.flow_slug = p_flow_slug and run.protocol_version = 2 and hold.reason is not null
+  select format('run %s of protocol 2: %s', work.run_id, hold.reason)
+  from pgflow.run_work work
+  cross join lateral pgflow._v2_hold(work.run_id) as hold (reason)
+  where work.flow_slug = p_flow_slug and hold.reason is not null
   limit 1;
 $$;
 

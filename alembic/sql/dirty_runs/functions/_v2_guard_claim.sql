@@ -17,7 +17,7 @@ begin
     return null;
   elsif tg_op = 'INSERT' then
     select case
-        when run.protocol_version <> 2 or run.status <> 'started' then 'its run is not a started one of protocol 2'
+        when work.run_id is null or run.status <> 'started' then 'its run is not a started one of protocol 2'
         when work.state is distinct from 'clean' then 'its run''s work is not clean'
         when task.status <> 'queued' then 'its task is not queued'
         when (task.queue_name, task.message_id) is distinct from (new.queue_name, new.message_id)

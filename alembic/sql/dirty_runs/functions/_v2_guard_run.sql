@@ -1,16 +1,23 @@
--- Identity of a run of protocol 2, and its end, are final.
+-- Address and input of a run of protocol 2, and its end, are final; its output is bounded.
 create or replace function pgflow._v2_guard_run()
 returns trigger
 language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
+declare
+  fault constant text := case
+    when tg_name = 'protocol_2_output' then 'its output is bounded'
+    else 'address, input and a final status are never changed'
+  end;
 begin
-  raise exception 'run % of protocol %: identity, input and a final status are never changed',
-    old.run_id, old.protocol_version
-    using errcode = 'PF006', hint = 'Nothing was changed.';
+  if exists (select from pgflow.run_work work where work.run_id = old.run_id) then
+    raise exception 'run % of protocol 2: %', old.run_id, fault
+      using errcode = 'PF006', hint = 'Nothing was changed.';
+  end if;
+  return new;
 end;
 $$;
 
 comment on function pgflow._v2_guard_run() is
-  'Internal, trigger on runs. PF006: a run''s protocol never changes; nor do, with protocol 2, its address, input, '
-  'definition identity and final status.';
+  'Internal, triggers on runs. PF006: of a run of protocol 2 address, input and final status never change, and its '
+  'output has at most run_output_bytes bytes.';

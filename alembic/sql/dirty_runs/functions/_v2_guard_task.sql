@@ -5,7 +5,7 @@ language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-  if exists (select from pgflow.runs run where run.run_id = old.run_id and run.protocol_version = 2) then
+  if exists (select from pgflow.run_work work where work.run_id = old.run_id) then
     raise exception 'task (%, %, %): queue, message and address are never changed',
       old.run_id, old.step_slug, old.task_index
       using errcode = 'PF006', hint = 'Nothing was changed.';

@@ -15,8 +15,21 @@ begin
     end if;
     return null;
   elsif tg_op = 'INSERT' then
-    if not exists (select from pgflow.runs run where run.run_id = new.run_id and run.protocol_version = 2) then
-      raise exception 'run % is not of protocol 2', new.run_id using errcode = 'PF005';
+    -- A run has its protocol from the start, and never gets another: it has no steps yet.
+    select case
+        when run.status <> 'started'
+          or exists (select from pgflow.step_states state where state.run_id = run.run_id)
+          then 'it has begun with protocol 1'
+        when run.flow_slug <> new.flow_slug then 'its flow is another'
+        when octet_length(run.input::text) > (pgflow._v2_limits() ->> 'input_bytes')::integer
+          then 'its input is too large'
+      end
+    into fault
+    from pgflow.runs run
+    where run.run_id = new.run_id;
+    if fault is not null then
+      raise exception 'run % cannot speak protocol 2: %', new.run_id, fault
+        using errcode = 'PF006', hint = 'Nothing was changed.';
     end if;
     return new;
   elsif tg_op = 'DELETE' then
@@ -29,7 +42,9 @@ begin
   end if;
 
   fault := case
-    when new.run_id <> old.run_id or new.created_at <> old.created_at then 'its identity never changes'
+    when (new.run_id, new.flow_slug, new.protocol_version, new.definition_sha256, new.created_at)
+      is distinct from (old.run_id, old.flow_slug, old.protocol_version, old.definition_sha256, old.created_at)
+      then 'its identity never changes'
     when new.requested_generation not in (old.requested_generation, old.requested_generation + 1)
       then 'requests are raised one by one'
     when new.processed_generation < old.processed_generation then 'what is processed stays processed'
@@ -43,5 +58,5 @@ end;
 $$;
 
 comment on function pgflow._v2_guard_work() is
-  'Internal, trigger on run_work. PF005 for a run of another protocol; PF006 for an update that changes identity, '
+  'Internal, trigger on run_work. PF006 for a run that has begun without it, for an update that changes identity, '
   'lowers or skips generations, or clears attention, and for TRUNCATE; 55000 for a deletion before it is safe.';

@@ -14,13 +14,13 @@ as $$
     ) then 'it has an active claim'
     when kept.until > clock_timestamp() then format('its replay evidence is kept until %s', kept.until)
   end
-  from pgflow.runs run
-  left join pgflow.run_work work on work.run_id = run.run_id
+  from pgflow.run_work work
+  join pgflow.runs run on run.run_id = work.run_id
   cross join lateral (
     select coalesce(run.completed_at, run.failed_at)
       + make_interval(secs => (pgflow._v2_limits() ->> 'replay_horizon_seconds')::integer)
   ) as kept (until)
-  where run.run_id = p_run_id and run.protocol_version = 2;
+  where work.run_id = p_run_id;
 $$;
 
 comment on function pgflow._v2_hold(uuid) is

@@ -9,7 +9,7 @@ declare
   run pgflow.runs;
 begin
   select r.* into run from pgflow.runs r where r.run_id = p_run_id;
-  if run.protocol_version = 2 then
+  if exists (select from pgflow.run_work work where work.run_id = run.run_id) then
     -- A row, all of it NULL, when it was deleted meanwhile.
     select r.* into run from pgflow.runs r where r.run_id = p_run_id for update;
   end if;

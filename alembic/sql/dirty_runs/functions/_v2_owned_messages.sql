@@ -6,15 +6,15 @@ stable
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-  -- As a rule there is no such run, and an index of nothing says so.
-  if not exists (select from pgflow.runs run where run.protocol_version = 2) then
+  -- As a rule there is no such run.
+  if not exists (select from pgflow.run_work) then
     return array[]::bigint[];
   end if;
   return array(
     select task.message_id
     from pgflow.step_tasks task
-    join pgflow.runs run on run.run_id = task.run_id
-    where task.queue_name = lower(p_queue_name) and task.message_id = any (p_msg_ids) and run.protocol_version = 2
+    join pgflow.run_work work on work.run_id = task.run_id
+    where task.queue_name = lower(p_queue_name) and task.message_id = any (p_msg_ids)
   );
 end;
 $$;

@@ -1,16 +1,14 @@
--- A run of protocol 2 has its work row from start to deletion: looked at when the transaction ends.
+-- A work row goes only with its run: looked at when the transaction ends.
 create or replace function pgflow._v2_require_work()
 returns trigger
 language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
-declare
-  run_of constant uuid := case when tg_op = 'DELETE' then old.run_id else new.run_id end;
 begin
-  if exists (select from pgflow.runs run where run.run_id = run_of)
-    and not exists (select from pgflow.run_work work where work.run_id = run_of)
+  if exists (select from pgflow.runs run where run.run_id = old.run_id)
+    and not exists (select from pgflow.run_work work where work.run_id = old.run_id)
   then
-    raise exception 'run % of protocol 2 has no work row', run_of
+    raise exception 'run % of protocol 2 has lost its work row', old.run_id
       using errcode = 'PF006', hint = 'Nothing was changed.';
   end if;
   return null;
@@ -18,5 +16,5 @@ end;
 $$;
 
 comment on function pgflow._v2_require_work() is
-  'Internal, at the end of a transaction that makes a run of protocol 2 or removes a work row. PF006: such a run '
-  'always has its work row.';
+  'Internal, at the end of a transaction that removes a work row. PF006: its run is still there, and would be one of '
+  'protocol 1.';

@@ -31,7 +31,7 @@ begin
         and state.remaining_deps = 0
         and state.initial_tasks = 0
         and not exists (
-          select from pgflow.runs run where run.run_id = state.run_id and run.protocol_version <> 1
+          select from pgflow.run_work work where work.run_id = state.run_id
         )
         and step.flow_slug = state.flow_slug
         and step.step_slug = state.step_slug

@@ -15,7 +15,10 @@ declare
   skipped_slugs text[];
 begin
   -- A run of another protocol has nothing to resolve, as if it were completed.
-  select case run.protocol_version when 1 then run.status else 'completed' end
+  select case
+      when exists (select from pgflow.run_work work where work.run_id = run.run_id) then 'completed'
+      else run.status
+    end
   into run_status
   from pgflow.runs run
   where run.run_id = cascade_resolve_conditions.run_id;

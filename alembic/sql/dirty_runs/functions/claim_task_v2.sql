@@ -40,8 +40,8 @@ begin
   run := pgflow._v2_lock_run(claim_task_v2.run_id);
   if run.run_id is null then
     return jsonb_build_object('outcome', 'unknown', 'reason', 'run');
-  elsif run.protocol_version <> 2 then
-    return jsonb_build_object('outcome', 'wrong_protocol', 'protocol_version', run.protocol_version);
+  elsif not exists (select from pgflow.run_work w where w.run_id = run.run_id) then
+    return jsonb_build_object('outcome', 'wrong_protocol', 'protocol_version', 1);
   end if;
 
   select claim.* into known from pgflow.task_claims claim where claim.claim_id = token;
@@ -102,7 +102,7 @@ begin
   end if;
 
   shape := pgflow._v2_definition(run.flow_slug);
-  if pgflow._v2_sha256(pgflow._canonical_json(shape.definition)) is distinct from run.definition_sha256 then
+  if pgflow._v2_sha256(pgflow._canonical_json(shape.definition)) is distinct from work.definition_sha256 then
     return jsonb_build_object('outcome', 'blocked', 'reason', 'definition_changed');
   end if;
 

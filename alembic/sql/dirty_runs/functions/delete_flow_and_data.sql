@@ -94,11 +94,9 @@ begin
     and task.current_claim_id = claim.claim_id
     and task.flow_slug = p_flow_slug;
   delete from pgflow.task_claims claim
-  using pgflow.runs run
-  where run.run_id = claim.run_id and run.flow_slug = p_flow_slug and run.protocol_version = 2;
-  delete from pgflow.run_work work
-  using pgflow.runs run
-  where run.run_id = work.run_id and run.flow_slug = p_flow_slug and run.protocol_version = 2;
+  using pgflow.run_work work
+  where work.run_id = claim.run_id and work.flow_slug = p_flow_slug;
+  delete from pgflow.run_work work where work.flow_slug = p_flow_slug;
   delete from pgflow.step_tasks task where task.flow_slug = p_flow_slug;
   delete from pgflow.step_states state where state.flow_slug = p_flow_slug;
   delete from pgflow.runs run where run.flow_slug = p_flow_slug;

@@ -12,7 +12,6 @@ declare
   limits constant jsonb := pgflow._v2_limits();
   -- One moment for all candidates, so that the index is read up to there: what is due later is not looked at.
   looked_at constant timestamptz := clock_timestamp();
-  wanted_protocol integer;
   candidate uuid;
   passed_over integer := 0;
   run pgflow.runs;
@@ -26,11 +25,10 @@ begin
   end if;
 
   if reconcile_one_run.run_id is not null then
-    select r.protocol_version into wanted_protocol from pgflow.runs r where r.run_id = reconcile_one_run.run_id;
-    if not found then
+    if not exists (select from pgflow.runs r where r.run_id = reconcile_one_run.run_id) then
       return jsonb_build_object('outcome', 'unknown', 'reason', 'run');
-    elsif wanted_protocol <> 2 then
-      return jsonb_build_object('outcome', 'wrong_protocol', 'protocol_version', wanted_protocol);
+    elsif not exists (select from pgflow.run_work w where w.run_id = reconcile_one_run.run_id) then
+      return jsonb_build_object('outcome', 'wrong_protocol', 'protocol_version', 1);
     end if;
   end if;
 

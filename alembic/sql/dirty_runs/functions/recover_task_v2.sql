@@ -28,8 +28,8 @@ begin
   run := pgflow._v2_lock_run(recover_task_v2.run_id);
   if run.run_id is null then
     return jsonb_build_object('outcome', 'unknown', 'reason', 'run');
-  elsif run.protocol_version <> 2 then
-    return jsonb_build_object('outcome', 'wrong_protocol', 'protocol_version', run.protocol_version);
+  elsif not exists (select from pgflow.run_work w where w.run_id = run.run_id) then
+    return jsonb_build_object('outcome', 'wrong_protocol', 'protocol_version', 1);
   end if;
 
   select c.* into claim from pgflow.task_claims c where c.claim_id = recover_task_v2.claim_id;

@@ -11,8 +11,8 @@ begin
   run := pgflow._v2_lock_run(request_reconciliation_v2.run_id);
   if run.run_id is null then
     return jsonb_build_object('outcome', 'unknown', 'reason', 'run');
-  elsif run.protocol_version <> 2 then
-    return jsonb_build_object('outcome', 'wrong_protocol', 'protocol_version', run.protocol_version);
+  elsif not exists (select from pgflow.run_work w where w.run_id = run.run_id) then
+    return jsonb_build_object('outcome', 'wrong_protocol', 'protocol_version', 1);
   elsif run.status <> 'started' then
     return jsonb_build_object('outcome', 'terminal', 'reason', 'run', 'status', run.status);
   end if;

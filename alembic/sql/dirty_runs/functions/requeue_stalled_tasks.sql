@@ -34,12 +34,13 @@ begin
           and to_regclass(format('pgmq.%I', 'a_' || task.queue_name)) is not null
         ) as recoverable
     from pgflow.step_tasks task
-    join pgflow.runs run on run.run_id = task.run_id and run.status = 'started' and run.protocol_version = 1
+    join pgflow.runs run on run.run_id = task.run_id and run.status = 'started'
     join pgflow.step_states state
       on state.run_id = task.run_id and state.step_slug = task.step_slug and state.status = 'started'
     join pgflow.flows flow on flow.flow_slug = task.flow_slug
     join pgflow.steps step on step.flow_slug = task.flow_slug and step.step_slug = task.step_slug
     where task.status = 'started'
+      and not exists (select from pgflow.run_work work where work.run_id = task.run_id)
       and task.permanently_stalled_at is null
       and task.started_at < now() - make_interval(secs => coalesce(step.opt_timeout, flow.opt_timeout) + 30.0)
     order by task.run_id, task.step_slug, task.task_index

@@ -34,7 +34,7 @@ begin
 
   select run.* into known from pgflow.runs run where run.run_id = wanted_id;
   if found then
-    if known.protocol_version = 2
+    if exists (select from pgflow.run_work work where work.run_id = wanted_id)
       and known.flow_slug = start_flow_v2.flow_slug
       and pgflow._canonical_json(known.input) = canonical
     then
@@ -57,18 +57,17 @@ begin
     return jsonb_build_object('outcome', 'rejected', 'reasons', to_jsonb(faults));
   end if;
 
-  insert into pgflow.runs (run_id, flow_slug, input, remaining_steps, protocol_version, definition_sha256)
-  values (
-    wanted_id, start_flow_v2.flow_slug, canonical::jsonb, (limits ->> 'steps')::integer, 2,
-    pgflow._v2_sha256(pgflow._canonical_json(shape.definition))
-  )
+  insert into pgflow.runs (run_id, flow_slug, input, remaining_steps)
+  values (wanted_id, start_flow_v2.flow_slug, canonical::jsonb, (limits ->> 'steps')::integer)
   on conflict on constraint runs_pkey do nothing;
   if not found then
     -- Another flow's start has taken the id meanwhile.
     return jsonb_build_object('outcome', 'conflict', 'run_id', wanted_id, 'reasons', jsonb '["run_id"]');
   end if;
-
-  insert into pgflow.run_work (run_id) values (wanted_id);
+  insert into pgflow.run_work (run_id, flow_slug, definition_sha256)
+  values (
+    wanted_id, start_flow_v2.flow_slug, pgflow._v2_sha256(pgflow._canonical_json(shape.definition))
+  );
 
   insert into pgflow.step_states (flow_slug, run_id, step_slug, remaining_deps, initial_tasks)
   select

@@ -12,7 +12,10 @@ begin
   if exists (
     select from pgflow.runs run
     where run.run_id = start_ready_steps.run_id
-      and (run.status in ('failed', 'completed') or run.protocol_version <> 1)
+      and (
+        run.status in ('failed', 'completed')
+        or exists (select from pgflow.run_work work where work.run_id = run.run_id)
+      )
   ) then
     return;
   end if;

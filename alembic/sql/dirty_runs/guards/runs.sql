@@ -1,25 +1,20 @@
--- Identity of a run of protocol 2, and its end, are final; and it has its work row from the start.
-
+-- Address and input of a run of protocol 2, and its end, are final; its output is bounded. No function of protocol 1
+-- gets to the trigger function: it changes neither, and its large outputs are told apart there.
 create trigger protocol_2_identity
-  before update of run_id, flow_slug, input, protocol_version, definition_sha256, status on pgflow.runs
+  before update of run_id, flow_slug, input on pgflow.runs
   for each row
-  when (
-    old.protocol_version <> new.protocol_version
-    or (
-      old.protocol_version = 2
-      and (
-        (old.run_id, old.flow_slug, old.definition_sha256)
-          is distinct from (new.run_id, new.flow_slug, new.definition_sha256)
-        or old.input::text <> new.input::text
-        or (old.status <> 'started' and new.status <> old.status)
-      )
-    )
-  )
+  when ((old.run_id, old.flow_slug, old.input) is distinct from (new.run_id, new.flow_slug, new.input))
   execute function pgflow._v2_guard_run();
 
-create constraint trigger protocol_2_has_work
-  after insert on pgflow.runs
-  deferrable initially deferred
+create trigger protocol_2_end
+  before update of status on pgflow.runs
   for each row
-  when (new.protocol_version = 2)
-  execute function pgflow._v2_require_work();
+  when (old.status <> 'started' and new.status <> old.status)
+  execute function pgflow._v2_guard_run();
+
+-- run_output_bytes of the contract.
+create trigger protocol_2_output
+  before update of output on pgflow.runs
+  for each row
+  when (octet_length(new.output::text) > 65670)
+  execute function pgflow._v2_guard_run();
