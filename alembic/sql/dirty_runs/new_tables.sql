@@ -1,5 +1,7 @@
 -- The new tables belong to the role that has the old ones, whoever runs the upgrade, and each may be used by those who
 -- may use the old table beside it: runs of protocol 2 are made and carried on by the same roles.
+-- Where row level security keeps rows of the old table apart, it is on for the new one, too, which has no policies yet:
+-- nobody sees through the new table what the old one hides from him; who should see more is told so by a policy.
 do $new$
 declare
   pair record;
@@ -8,7 +10,7 @@ begin
   for pair in
     select
       new.oid, new.oid::regclass as name, old.oid as old_oid, old.relowner,
-      new.relowner <> old.relowner as of_another
+      new.relowner <> old.relowner as of_another, old.relrowsecurity
     from (values ('run_work', 'runs'), ('task_claims', 'step_tasks')) as p (new_name, old_name)
     join pg_catalog.pg_class new on new.relname = p.new_name and new.relnamespace = 'pgflow'::regnamespace
     join pg_catalog.pg_class old on old.relname = p.old_name and old.relnamespace = 'pgflow'::regnamespace
@@ -21,6 +23,10 @@ begin
         when insufficient_privilege then
           null;  -- A member of the owner that may not become it (PostgreSQL 16: no SET option) keeps the table.
       end;
+    end if;
+
+    if pair.relrowsecurity then
+      execute format('alter table %s enable row level security', pair.name);
     end if;
 
     for statement in
