@@ -239,14 +239,26 @@ def test_an_executor_does_a_whole_run_with_a_handler_call_a_step(demo: Session, 
     assert demo.run(run)["output"] == {"b": {"from": "b"}}
 
 
+class SilentError(Exception):
+    """An error that fails when it is asked what it is."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def silent(_claimed: Claimed) -> object:
+    raise SilentError
+
+
 @pytest.mark.parametrize(
     ("handler", "error"),
     [
+        (silent, "SilentError"),
         (lambda _claimed: 1 / 0, "ZeroDivisionError: division by zero"),
         (lambda _claimed: object(), "TypeError: "),
         (lambda _claimed: "\0", "ValueError: jsonb cannot hold the character U+0000"),
     ],
-    ids=["raises", "returns no JSON", "returns what jsonb cannot hold"],
+    ids=["raises what has no text", "raises", "returns no JSON", "returns what jsonb cannot hold"],
 )
 def test_a_handler_that_fails_fails_the_run(
     demo: Session, dsn: str, handler: Callable[[Claimed], object], error: str
@@ -265,3 +277,60 @@ def test_a_message_whose_task_cannot_be_claimed_runs_no_handler(demo: Session, d
     demo.request(run)
     executor = Executor(demo.connection, Sender(dsn, 10), {}, token())
     assert executor.work_one("demo", 30) == NotClaimed("blocked", "pending")
+
+
+def test_an_executor_does_nothing_on_a_connection_that_would_leave_claims_uncommitted(
+    demo: Session, dsn: str
+) -> None:
+    run = demo.started()
+    with psycopg.connect(dsn) as connection:
+        executor = Executor(connection, Sender(dsn, 10), {"a": lambda _claimed: 1}, token())
+        with pytest.raises(ValueError, match="autocommit"):
+            executor.work_one("demo", 30)
+    assert demo.task(run, "a")["status"] == "queued"
+    assert executor_of(demo, dsn).work_one("demo", 30) is not None
+
+
+def executor_of(session: Session, dsn: str) -> Executor:
+    """An executor whose handler of a returns 1."""
+    return Executor(session.connection, Sender(dsn, 10), {"a": lambda _claimed: 1}, token())
+
+
+DEEP = '{"x": ' * 5_000 + "1" + "}" * 5_000
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "5",
+        "null",
+        '["run_id"]',
+        "{}",
+        '{"run_id": 5, "step_slug": "a", "task_index": 0}',
+        '{"run_id": "%s", "step_slug": null, "task_index": 0}',
+        '{"run_id": "%s", "step_slug": "a", "task_index": 0.9}',
+        '{"run_id": "%s", "step_slug": "a", "task_index": true}',
+        '{"run_id": "%s", "step_slug": "a", "task_index": -1}',
+        '{"run_id": "%s", "step_slug": "a", "task_index": 2147483648}',
+        '{"run_id": "%s", "step_slug": "a", "task_index": 1e400}',
+        DEEP,
+    ],
+    ids=lambda body: body[:60],
+)
+def test_a_body_that_is_no_address_of_a_task_is_passed_over(demo: Session, dsn: str, body: str) -> None:
+    demo.execute("select pgmq.send('demo', %s::jsonb)", body.replace("%s", str(token())))
+    assert executor_of(demo, dsn).work_one("demo", 30) is None
+
+
+def test_an_attempt_for_which_there_is_no_thread_has_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def no_thread(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    def unused(_token: UUID, _outcome: Outcome) -> Answer:
+        raise AssertionError("there is no thread to call this")
+
+    monkeypatch.setattr(threading.Thread, "start", no_thread)
+    report = Report(token(), Outcome.succeeded(1), unused, attempts=2)
+    assert report.submit() == Unconfirmed("attempts", 2, in_flight=False, last_error="can't start new thread")

@@ -1,5 +1,7 @@
 -- The new tables belong to the role that has the old ones, whoever runs the upgrade, and each may be used by those who
 -- may use the old table beside it: runs of protocol 2 are made and carried on by the same roles.
+-- Where row level security keeps rows of the old table apart, it is on for the new one, too, which has no policies yet:
+-- nobody sees through the new table what the old one hides from him; who should see more is told so by a policy.
 do $new$
 declare
   pair record;
@@ -8,7 +10,7 @@ begin
   for pair in
     select
       new.oid, new.oid::regclass as name, old.oid as old_oid, old.relowner,
-      new.relowner <> old.relowner as of_another
+      new.relowner <> old.relowner as of_another, old.relrowsecurity
     from (values ('run_work', 'runs'), ('task_claims', 'step_tasks')) as p (new_name, old_name)
     join pg_catalog.pg_class new on new.relname = p.new_name and new.relnamespace = 'pgflow'::regnamespace
     join pg_catalog.pg_class old on old.relname = p.old_name and old.relnamespace = 'pgflow'::regnamespace
@@ -21,6 +23,20 @@ begin
         when insufficient_privilege then
           null;  -- A member of the owner that may not become it (PostgreSQL 16: no SET option) keeps the table.
       end;
+    end if;
+
+    if pair.relrowsecurity then
+      -- A row is seen by those who see the run or the task that it belongs to.
+      execute format('alter table %s enable row level security', pair.name);
+      execute format(
+        'create policy as_what_it_belongs_to on %s using (exists (select from %s old where %s))',
+        pair.name, pair.old_oid::regclass,
+        case pair.name
+          when 'pgflow.run_work'::regclass then 'old.run_id = run_work.run_id'
+          else '(old.run_id, old.step_slug, old.task_index) = '
+            '(task_claims.run_id, task_claims.step_slug, task_claims.task_index)'
+        end
+      );
     end if;
 
     for statement in

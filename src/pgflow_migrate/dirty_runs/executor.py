@@ -33,7 +33,8 @@ class Executor:
     """Executes tasks of protocol 2 with handlers written in Python.
 
     Args:
-        connection: for reservations and claims; in autocommit mode.
+        connection: for reservations and claims; in autocommit mode, so that a claim is committed before its
+            handler runs: until then nobody else sees it, and its report would be refused.
         send: one attempt to report, see :class:`pgflow_migrate.dirty_runs.client.Sender`.
         handlers: by step slug.
         worker_id: who claims; for diagnosis only.
@@ -61,8 +62,11 @@ class Executor:
             None when no message of a task was there.
 
         Raises:
+            ValueError: the connection is not in autocommit mode; nothing was done.
             psycopg.Error: a reservation or claim failed. The lease or the reservation brings the task back.
         """
+        if not self._connection.autocommit:
+            raise ValueError("the connection of an executor must be in autocommit mode")
         reservation = client.reserve(self._connection, queue_name, reserve_seconds)
         if reservation is None:
             return None
@@ -81,4 +85,14 @@ class Executor:
         try:
             return Outcome.succeeded(handler(claimed))
         except Exception as error:
-            return Outcome.failed(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+            return Outcome.failed(_described(error))
+
+
+def _described(error: Exception) -> str:
+    name = type(error).__name__
+    try:
+        text = str(error)
+    except Exception:
+        # An error that cannot say what it is has failed all the same.
+        text = ""
+    return f"{name}: {text}" if text else name

@@ -135,9 +135,14 @@ class Report:
 
     def _begin(self, ended: queue.SimpleQueue[_Ended | None]) -> None:
         self._begun += 1
-        threading.Thread(
+        attempt = threading.Thread(
             target=self._attempt, args=(self._begun, ended), name=f"report-{self.token}", daemon=True
-        ).start()
+        )
+        try:
+            attempt.start()
+        except RuntimeError as error:
+            # No thread to be had, now or because the process ends: an attempt that failed.
+            ended.put(_Ended(self._begun, error))
 
     def _attempt(self, number: int, ended: queue.SimpleQueue[_Ended | None]) -> None:
         result: Answer | Exception

@@ -587,6 +587,23 @@ def poison_the_end(session: Session) -> None:
     )
 
 
+def test_a_failed_assertion_is_a_failed_chunk_and_holds_up_no_other_run(demo: Session) -> None:
+    """PL/pgSQL's OTHERS does not catch it."""
+    run, other = settled_a(demo), settled_a(demo)
+    demo.execute(
+        "create function public.assertive() returns trigger language plpgsql as"
+        " $$begin assert new.run_id <> tg_argv[0]::uuid, 'not this one'; return new; end$$"
+    )
+    demo.execute(
+        "create trigger assertive before insert on pgflow.step_tasks"
+        f" for each row execute function public.assertive('{run}')"
+    )
+    first, second = demo.reconcile(), demo.reconcile()
+    assert (first["run_id"], first["outcome"], first["sqlstate"]) == (str(run), "failed", "P0004")
+    assert (second["run_id"], second["outcome"]) == (str(other), "dispatched")
+    assert demo.work(run)["last_error"] == "not this one"
+
+
 def test_a_failed_chunk_leaves_the_graph_and_records_its_error(session: Session, queues: Queues) -> None:
     run = poisoned(session)
     with watching(session) as seen:

@@ -581,3 +581,15 @@ def test_events_that_cannot_be_sent_leave_a_settlement_accepted(demo: Session, n
     assert demo.claim_row(claim)["disposition"] == outcome["disposition"]
     assert (demo.messages(), demo.archived()) == ([], [1])
     assert demo.run(run)["status"] == ("started" if name == "success" else "failed")
+
+
+def test_an_event_that_fails_an_assertion_leaves_a_settlement_accepted(demo: Session) -> None:
+    """PL/pgSQL's OTHERS does not catch it."""
+    _run, claim = held(demo)
+    demo.execute(
+        "create or replace function realtime.send("
+        "  payload jsonb, event text, topic text, private boolean default true"
+        ") returns void language plpgsql as $$begin assert false, 'no events'; end$$"
+    )
+    assert demo.complete(claim, 1)["outcome"] == "accepted"
+    assert demo.claim_row(claim)["disposition"] == "completed"

@@ -3,6 +3,8 @@ create or replace function pgflow._require_protocol_1(p_run_id uuid)
 returns void
 language plpgsql
 stable
+-- Who calls need not be allowed to read pgflow.runs, and row level security must not hide a run.
+security definer
 set search_path = pg_catalog, pg_temp
 as $$
 begin

@@ -5,6 +5,8 @@
 create or replace function pgflow._v2_guard_definition()
 returns trigger
 language plpgsql
+-- Who writes need not be allowed to see what he would break (grants, row level security).
+security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare

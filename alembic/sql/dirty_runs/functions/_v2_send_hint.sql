@@ -16,7 +16,8 @@ begin
     false
   );
 exception
-  when others then
+  -- OTHERS leaves failed assertions out.
+  when others or assert_failure then
     raise warning 'event % of run % was not sent: %', p_event, p_run_id, sqlerrm;
 end;
 $$;

@@ -87,16 +87,19 @@ begin
   end if;
 
   -- Children first: no foreign key cascades. Their messages go with the queues.
-  update pgflow.step_tasks task
-  set current_claim_id = null
-  from pgflow.task_claims claim
-  where (claim.run_id, claim.step_slug, claim.task_index) = (task.run_id, task.step_slug, task.task_index)
-    and task.current_claim_id = claim.claim_id
-    and task.flow_slug = p_flow_slug;
-  delete from pgflow.task_claims claim
-  using pgflow.run_work work
-  where work.run_id = claim.run_id and work.flow_slug = p_flow_slug;
-  delete from pgflow.run_work work where work.flow_slug = p_flow_slug;
+  -- Asked first, so that who deletes flows of protocol 1 alone needs no right to update tasks.
+  if exists (select from pgflow.run_work work where work.flow_slug = p_flow_slug) then
+    update pgflow.step_tasks task
+    set current_claim_id = null
+    from pgflow.task_claims claim
+    where (claim.run_id, claim.step_slug, claim.task_index) = (task.run_id, task.step_slug, task.task_index)
+      and task.current_claim_id = claim.claim_id
+      and task.flow_slug = p_flow_slug;
+    delete from pgflow.task_claims claim
+    using pgflow.run_work work
+    where work.run_id = claim.run_id and work.flow_slug = p_flow_slug;
+    delete from pgflow.run_work work where work.flow_slug = p_flow_slug;
+  end if;
   delete from pgflow.step_tasks task where task.flow_slug = p_flow_slug;
   delete from pgflow.step_states state where state.flow_slug = p_flow_slug;
   delete from pgflow.runs run where run.flow_slug = p_flow_slug;

@@ -80,7 +80,8 @@ begin
         next_attempt_at = null
     where w.run_id = run.run_id;
   exception
-    when others then
+    -- OTHERS leaves failed assertions out.
+    when others or assert_failure then
       get stacked diagnostics failed_state = returned_sqlstate, failed_text = message_text;
   end;
   if failed_state is null then

@@ -1,0 +1,131 @@
+"""Roles with no more rights than protocol 1 asks of them, and rows that row level security hides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from uuid import UUID
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+from psycopg.errors import InsufficientPrivilege, ObjectNotInPrerequisiteState
+from tests.dirty_runs.protocol import Session
+
+from pgflow_migrate.replay.templates import Templates, upgrade_to
+from pgflow_migrate.servers import Server
+
+DEPLOYER, MOVER, DELETER, TENANT, CALLER = ROLES = tuple(
+    f"rights_{name}" for name in ("deployer", "mover", "deleter", "tenant", "caller")
+)
+# At queue identity, where each of these rights is needed, and no other.
+GRANTS = f"""
+  grant usage on schema pgflow, pgmq to {DEPLOYER}, {MOVER}, {DELETER}, {TENANT};
+  grant select, insert, update on pgflow.flows, pgflow.steps, pgflow.deps to {DEPLOYER};
+  grant select on pgmq.meta to {DEPLOYER};
+  grant select, update on pgmq.q_v1, pgmq.q_demo to {MOVER};
+  grant select, update, delete on pgflow.flows, pgflow.runs to {DELETER};
+  grant select, delete on pgflow.step_tasks, pgflow.step_states, pgflow.steps, pgflow.deps to {DELETER};
+  grant create on schema pgmq to {DELETER};
+  grant all on all tables in schema pgmq to {DELETER};
+  alter table pgmq.q_gone owner to {DELETER};
+  alter table pgmq.a_gone owner to {DELETER};
+  grant select on pgflow.runs, pgflow.step_tasks to {TENANT};
+  alter table pgflow.runs enable row level security;
+  alter table pgflow.step_tasks enable row level security;
+  create policy all_rows on pgflow.runs to {DELETER} using (true);
+  create policy all_rows on pgflow.step_tasks to {DELETER} using (true);
+"""
+WRAPPER = f"""
+  create function public.start_demo() returns jsonb language sql security definer set search_path = ''
+    as $$ select pgflow.start_flow_v2('demo', '{{}}') $$;
+  grant execute on function public.start_demo() to {CALLER};
+"""
+
+
+@dataclass(frozen=True)
+class Upgraded:
+    """A database whose roles got their rights before protocol 2 came.
+
+    Attributes:
+        session: its superuser's.
+        failed: a run of protocol 2 that failed with an error text.
+    """
+
+    session: Session
+    failed: UUID
+
+    def as_role(self, role: str, query: str) -> list[tuple[object, ...]]:
+        """Rows of a query, in a transaction of its own that commits."""
+        with psycopg.connect(make_conninfo(self.session.dsn, user=role)) as connection:
+            return connection.execute(query.encode()).fetchall()
+
+
+@pytest.fixture(scope="module")
+def upgraded(server: Server, templates: Templates) -> Iterator[Upgraded]:
+    dsn = templates.clone("queue_identity", "dirty_runs_rights")
+    session = Session(dsn)
+    for role in ROLES:
+        session.execute(f"create role {role} login")
+    for flow in ("v1", "gone"):
+        session.execute(f"select pgflow.create_flow('{flow}'); select pgflow.add_step('{flow}', 'a')")
+        session.execute(f"select pgflow.start_flow('{flow}', '{{}}')")
+    session.define()
+    session.execute(GRANTS)
+    upgrade_to(dsn, "dirty_runs")
+    session.execute(WRAPPER)
+    failed = session.started()
+    session.fail(session.claimed(failed, "a"), "of another tenant")
+    yield Upgraded(session, failed)
+    session.close()
+    server.drop_database("dirty_runs_rights")
+    with psycopg.connect(server.admin_dsn, autocommit=True) as admin:
+        for role in ROLES:
+            admin.execute(f"drop role {role}".encode())
+
+
+def test_who_defines_flows_needs_no_right_to_read_runs(upgraded: Upgraded) -> None:
+    assert upgraded.as_role(DEPLOYER, "select (pgflow.add_step('v1', 'b', '{a}')).step_slug") == [("b",)]
+    with pytest.raises(InsufficientPrivilege):
+        upgraded.as_role(DEPLOYER, "select from pgflow.runs")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "select pgflow.add_step('demo', 'c')",
+        "update pgflow.steps set opt_timeout = 9 where flow_slug = 'demo' returning 1",
+    ],
+)
+def test_a_definition_is_frozen_for_who_cannot_see_the_run_that_needs_it(
+    upgraded: Upgraded, change: str
+) -> None:
+    with pytest.raises(ObjectNotInPrerequisiteState, match='the definition of flow "demo" is frozen'):
+        upgraded.as_role(DEPLOYER, change)
+
+
+def test_who_moves_messages_needs_no_right_to_read_runs_and_moves_none_of_protocol_2(
+    upgraded: Upgraded,
+) -> None:
+    run = upgraded.session.started()
+    message = upgraded.session.task(run, "a")["message_id"]
+    move = "select msg_id from pgflow.set_vt_batch('{}', array[{}]::bigint[], array[0])"
+    assert upgraded.as_role(MOVER, move.format("v1", 1)) == [(1,)]
+    assert upgraded.as_role(MOVER, move.format("demo", message)) == []
+
+
+def test_who_deletes_flows_needs_no_right_to_update_tasks(upgraded: Upgraded) -> None:
+    assert upgraded.as_role(DELETER, "select pgflow.delete_flow_and_data('gone')::text") == [("",)]
+    assert upgraded.session.rows("select from pgflow.flows where flow_slug = 'gone'") == []
+
+
+def test_the_new_tables_show_nobody_what_row_level_security_hides(upgraded: Upgraded) -> None:
+    assert upgraded.session.rows("select from pgflow.task_claims where run_id = %s", upgraded.failed) == [{}]
+    for table in ("runs", "run_work", "step_tasks", "task_claims"):
+        assert upgraded.as_role(TENANT, f"select count(*) from pgflow.{table}") == [(0,)], table
+
+
+def test_a_start_by_a_function_of_the_owners_commits_for_who_has_no_rights_at_all(upgraded: Upgraded) -> None:
+    """The work row is looked for when the transaction ends, outside that function."""
+    query = "select public.start_demo() ->> 'outcome'"
+    assert upgraded.as_role(CALLER, query) == [("started",)]
