@@ -1,7 +1,7 @@
 -- The new tables belong to the role that has the old ones, whoever runs the upgrade, and each may be used by those who
 -- may use the old table beside it: runs of protocol 2 are made and carried on by the same roles.
--- Where row level security keeps rows of the old table apart, it is on for the new one, too, which has no policies yet:
--- nobody sees through the new table what the old one hides from him; who should see more is told so by a policy.
+-- Where row level security keeps rows of the old table apart, it is on for the new one, too, by a policy: who sees a run
+-- or a task sees what belongs to it, and nobody else. So protocol 1 knows the runs that are not its own.
 do $new$
 declare
   pair record;
@@ -26,7 +26,6 @@ begin
     end if;
 
     if pair.relrowsecurity then
-      -- A row is seen by those who see the run or the task that it belongs to.
       execute format('alter table %s enable row level security', pair.name);
       execute format(
         'create policy as_what_it_belongs_to on %s using (exists (select from %s old where %s))',
