@@ -193,7 +193,8 @@ UPGRADED = """
 alter table pgflow.steps add column queue_name text not null default 'orders';
 alter table pgflow.step_tasks
   add column queue_name text not null default 'orders', add column current_claim_id uuid;
-alter table pgflow.runs add column protocol_version smallint not null default 1, add column definition_sha256 bytea;
+alter table pgflow.runs
+  add column protocol_version smallint not null default 1, add column definition_sha256 bytea;
 create index step_tasks_queue on pgflow.step_tasks (queue_name);
 """
 
