@@ -202,7 +202,8 @@ def test_html_escapes_names_and_needs_nothing_from_elsewhere() -> None:
 def test_an_upgraded_database_is_not_said_to_have_nothing_in_the_way() -> None:
     upgraded = report(finding("already-upgraded", samples=("queue_identity",)), finding("point-in-time"))
     sentence = (
-        "Database shop had queue identity already at 2026-01-02 03:04:05 UTC: this audit has nothing to look for."
+        "Database shop had queue identity already at 2026-01-02 03:04:05 UTC:"
+        " this audit has nothing to look for."
     )
     assert printed(upgraded).splitlines()[0] == "info    already-upgraded"
     assert printed(upgraded).splitlines()[-1] == sentence

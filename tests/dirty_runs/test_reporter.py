@@ -120,6 +120,39 @@ def test_rounds_overlap_without_a_second_settlement(demo: Session, open_session:
     assert demo.work(run)["requested_generation"] == 1
 
 
+@pytest.mark.parametrize("second", ["hangs, too", "has failed"])
+def test_a_late_answer_ends_the_round_that_is_under_way(monkeypatch: pytest.MonkeyPatch, second: str) -> None:
+    """What was answered is not asked again, whichever round had asked."""
+    monkeypatch.setattr(reporter, "FIRST_DELAY", PATIENCE)
+    first_may_end, second_may_end = threading.Event(), threading.Event()
+    begun: list[int] = []
+
+    def send(_token: UUID, _outcome: Outcome) -> Answer:
+        begun.append(len(begun) + 1)
+        if begun[-1] == 1:
+            first_may_end.wait(PATIENCE)
+            return Accepted("completed", replayed=False)
+        if second == "has failed":
+            raise psycopg.OperationalError("the connection was lost")
+        second_may_end.wait(PATIENCE)
+        return Accepted("completed", replayed=True)
+
+    report = Report(token(), Outcome.succeeded(1), send, seconds=0.05)
+    assert report.submit() == Unconfirmed("deadline", 1, in_flight=True, last_error=None)
+    monkeypatch.setattr(report, "_seconds", PATIENCE)
+    found: list[Answer | Unconfirmed] = []
+    round_2 = threading.Thread(target=lambda: found.append(report.submit()))
+    began = time.monotonic()
+    round_2.start()
+    eventually(lambda: len(begun) == 2)
+    first_may_end.set()
+    round_2.join(PATIENCE)
+    assert found == [Accepted("completed", replayed=False)]
+    assert time.monotonic() - began < PATIENCE / 2
+    assert begun == [1, 2]
+    second_may_end.set()
+
+
 def test_a_report_that_fails_after_a_real_commit_is_confirmed_by_its_replay(demo: Session, dsn: str) -> None:
     run = demo.started()
     claim = demo.claimed(run, "a")

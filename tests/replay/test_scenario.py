@@ -161,5 +161,5 @@ def test_a_folder_without_any_scenario_is_an_error(tmp_path: Path) -> None:
 
 def test_the_scenarios_that_are_shipped_load() -> None:
     scenarios = load_all(resources.fixtures())
-    assert {scenario.release for scenario in scenarios} == {"0.15.0", "0.15.1", "0.16.0"}
+    assert {scenario.release for scenario in scenarios} == {"0.15.0", "0.15.1", "0.16.0", "queue_identity"}
     assert all(scenario.description.strip() for scenario in scenarios)

@@ -191,7 +191,10 @@ def test_a_rewritten_table_is_seen(populated: Connection) -> None:
 
 UPGRADED = """
 alter table pgflow.steps add column queue_name text not null default 'orders';
-alter table pgflow.step_tasks add column queue_name text not null default 'orders';
+alter table pgflow.step_tasks
+  add column queue_name text not null default 'orders', add column current_claim_id uuid;
+alter table pgflow.runs
+  add column protocol_version smallint not null default 1, add column definition_sha256 bytea;
 create index step_tasks_queue on pgflow.step_tasks (queue_name);
 """
 
@@ -229,7 +232,7 @@ create index step_tasks_queue on pgflow.step_tasks (queue_name);
         ("create index on pgmq.meta (created_at)", (), ["index pgmq.meta_created_at_idx: definition is new"]),
     ],
 )
-def test_an_upgrade_may_add_queue_names_and_nothing_else(
+def test_an_upgrade_may_add_its_columns_and_nothing_else(
     populated: Connection, also: str, changes: tuple[str, ...], expected: list[str]
 ) -> None:
     with rolled_back(populated) as connection:
@@ -242,10 +245,27 @@ def test_an_upgrade_may_add_queue_names_and_nothing_else(
     assert bool(found) == bool(expected), found
 
 
-def test_a_missing_queue_name_is_a_difference(populated: Connection) -> None:
+def test_from_queue_identity_no_row_of_pgflow_may_be_rewritten(populated: Connection) -> None:
+    with rolled_back(populated) as connection:
+        connection.execute("alter table pgflow.steps add column queue_name text")
+        connection.execute("alter table pgflow.step_tasks add column queue_name text")
+        before = signature.take(connection)
+        connection.execute("alter table pgflow.step_tasks add column current_claim_id uuid")
+        connection.execute(
+            "alter table pgflow.runs add column protocol_version smallint not null default 1,"
+            " add column definition_sha256 bytea"
+        )
+        assert history_differences(before, signature.take(connection)) == ()
+        connection.execute("update pgflow.step_tasks set status = status")
+        (told,) = history_differences(before, signature.take(connection))
+        assert told.startswith("table pgflow.step_tasks changed (row version) in 1 rows")
+
+
+def test_missing_columns_are_a_difference(populated: Connection) -> None:
     with rolled_back(populated) as connection:
         before = signature.take(connection)
         assert history_differences(before, before) == (
+            "table pgflow.runs gained [] instead of ['definition_sha256', 'protocol_version']",
             "table pgflow.steps gained [] instead of ['queue_name']",
-            "table pgflow.step_tasks gained [] instead of ['queue_name']",
+            "table pgflow.step_tasks gained [] instead of ['current_claim_id', 'queue_name']",
         )

@@ -97,13 +97,15 @@ class Report:
                 return Unconfirmed("shutdown", 0, in_flight=False, last_error=None)
             self._round = ended
         try:
-            return self._rounds(ended, end)
+            found = self._rounds(ended, end)
         finally:
             with self._lock:
                 self._round = None
                 # What came between the last look and now.
                 while not ended.empty():
                     self._hear_late(ended.get())
+        answer = self.answer
+        return found if answer is None else answer
 
     def _rounds(self, ended: queue.SimpleQueue[_Ended | None], end: float) -> Answer | Unconfirmed:
         error: str | None = None
@@ -125,7 +127,7 @@ class Report:
 
             delay = FIRST_DELAY * 2 ** (number - 1)
             try:
-                # Nothing is in flight: what comes now can only be a shutdown.
+                # Nothing of this round is in flight: what comes now can only wake us.
                 ended.get(timeout=max(0.0, min(delay, end - time.monotonic())))
                 return Unconfirmed("shutdown", number, in_flight=False, last_error=error)
             except queue.Empty:
@@ -163,3 +165,6 @@ class Report:
         self._late.append(one.result)
         if self._answer is None and not isinstance(one.result, Exception):
             self._answer = one.result
+            if self._round is not None:
+                # Of an earlier round: this one has nothing left to ask.
+                self._round.put(None)
