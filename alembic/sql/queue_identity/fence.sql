@@ -15,7 +15,8 @@
 -- asks first for the table that was busy: what holds it is waited out, and an autovacuum, which gives way only to
 -- waits longer than deadlock_timeout, ends. The budget for all tries is max_wait.
 -- Settings, both transaction-local, set by the caller: pgflow_migrate.lock_timeout (5s), pgflow_migrate.max_wait
--- (lock_timeout).
+-- (lock_timeout). A second revision of the same transaction that comes here finds the fence standing
+-- (pgflow_migrate.fence): to try again would be to wait with locks in hand.
 do $fence$
 declare
   full_timeout constant text := coalesce(nullif(current_setting('pgflow_migrate.lock_timeout', true), ''), '5s');
@@ -34,6 +35,9 @@ declare
   asked_at timestamptz;
   left_ms integer;
 begin
+  if coalesce(current_setting('pgflow_migrate.fence', true), '') = 'stands' then
+    return;
+  end if;
   perform set_config('lock_timeout', full_timeout, true);
   perform pg_advisory_xact_lock(hashtextextended('pgflow-migrate', 0));
 
@@ -107,5 +111,6 @@ begin
 
   -- The fence stands. What follows meets no contention but on objects outside it, such as pg_catalog.
   perform set_config('lock_timeout', full_timeout, true);
+  perform set_config('pgflow_migrate.fence', 'stands', true);
 end;
 $fence$;

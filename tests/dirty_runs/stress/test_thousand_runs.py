@@ -63,6 +63,14 @@ class Lost:
             self._connection = None
 
 
+def claiming(
+    reservation: client.Reservation, worker_id: UUID
+) -> Callable[[psycopg.Connection[Any]], Claimed | NotClaimed]:
+    """A claim with one token: when the answer was lost, the claim is found, not made again."""
+    token = uuid4()
+    return lambda session: client.claim(session, reservation, worker_id, token)
+
+
 class Stage:
     """What the threads share."""
 
@@ -97,13 +105,7 @@ class Stage:
                 if reservation is None:
                     self.done.wait(0.01)
                     continue
-                token, wanted = uuid4(), reservation
-                # The same token: when the answer was lost, the claim is found, not made again.
-                claimed = connection.call(
-                    lambda session, token=token, wanted=wanted: client.claim(
-                        session, wanted, worker_id, token
-                    )
-                )
+                claimed = connection.call(claiming(reservation, worker_id))
                 if isinstance(claimed, NotClaimed):
                     self.count(f"claim {claimed.outcome}")
                     continue
