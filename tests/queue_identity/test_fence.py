@@ -109,6 +109,8 @@ def test_a_producer_that_waits_behind_the_upgrade_goes_on_as_if_nothing_had_happ
     dsn: str, connect: Callable[[str], Connection]
 ) -> None:
     holder, producer, observer = (connect(dsn) for _ in range(3))
+    # Its plans and row types are from before.
+    producer.execute("select * from pgflow.start_flow('Orders', '{}')")
     with ThreadPoolExecutor() as pool:
         # The holder makes the upgrade wait for its first table, so that the producer surely comes second.
         with holder.transaction():
@@ -125,7 +127,7 @@ def test_a_producer_that_waits_behind_the_upgrade_goes_on_as_if_nothing_had_happ
             wait_until_blocked(observer, producer)
         result = upgrading.result(timeout=60)
         run = started.result(timeout=60).fetchone()
-    assert [one.revision for one in result.applied] == ["queue_identity"]
+    assert [one.revision for one in result.applied] == ["queue_identity", "dirty_runs"]
     assert run is not None
     assert run["status"] == "started"
     task = observer.execute("select queue_name, message_id, status from pgflow.step_tasks").fetchall()
