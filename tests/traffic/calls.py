@@ -24,7 +24,6 @@ class Call:
         own: whether it has a flow of its own; else it changes none, and shares one.
         waits: whether it waits for the upgrade at all.
         later: the same to a database that has been upgraded.
-        whole: whether it shows whole runs, which have got columns when it comes to read them.
         prepare: run once at the end of the arrangement.
         refused: whether the upgrade would be refused after it.
         error: SQLSTATE and message that it ends with in a session that has made it before; None: with the
@@ -38,7 +37,6 @@ class Call:
     own: bool = True
     waits: bool = True
     later: str = ""
-    whole: bool = False
     error: tuple[str, str] | None = None
     error_when_new: tuple[str, str] | None = None
     prepare: str = ""
@@ -79,7 +77,7 @@ def _shape(*steps: str) -> str:
 
 
 SHARED = "Shared"
-ROW_TYPE = ("42804", "structure of query does not match function result type")
+CALLBACK = ("42804", "structure of query does not match function result type")
 APPENDED = (
     "23502",
     'null value in column "queue_name" of relation "steps" violates not-null constraint',
@@ -89,13 +87,12 @@ CALLS = [
     # producers
     Call("start",
          "select * from pgflow.start_flow('{flow}', '{\"n\": 1}',"
-         " overlay('{run}' placing 'ffff' from 1)::uuid)", error=ROW_TYPE),
-    Call("start in the select list", "select pgflow.start_flow('{flow}', '{}')", error=ROW_TYPE),
-    Call("start with states", "select pgflow.start_flow_with_states('{flow}', '{}')", error=ROW_TYPE),
+         " overlay('{run}' placing 'ffff' from 1)::uuid)"),
+    Call("start in the select list", "select pgflow.start_flow('{flow}', '{}')"),
+    Call("start with states", "select pgflow.start_flow_with_states('{flow}', '{}')"),
     Call("start several in one statement",
-         "select (pgflow.start_flow('{flow}', to_jsonb(n))).status from generate_series(1, 3) as n",
-         error=ROW_TYPE),
-    Call("look at a run", "select pgflow.get_run_with_states('{run}')", own=False, whole=True),
+         "select (pgflow.start_flow('{flow}', to_jsonb(n))).status from generate_series(1, 3) as n"),
+    Call("look at a run", "select pgflow.get_run_with_states('{run}')", own=False),
     # definitions
     Call("create", "select * from pgflow.create_flow('{flow}New')"),
     Call("create again", "select * from pgflow.create_flow('{flow}')", own=False),
@@ -113,12 +110,12 @@ CALLS = [
     Call("delete", "select pgflow.delete_flow_and_data('{flow}')"),
     # workers
     Call("claim", f"select * from pgflow.start_tasks('{{flow}}', '{{1}}', '{WORKER}')"),
-    Call("complete", "select * from pgflow.complete_task('{run}', 'first', 0, '[1]')", True, error=ROW_TYPE),
-    Call("complete, row", "select pgflow.complete_task('{run}', 'first', 0, '[1]')", True, error=ROW_TYPE),
+    Call("complete", "select * from pgflow.complete_task('{run}', 'first', 0, '[1]')", True, error=CALLBACK),
+    Call("complete, row", "select pgflow.complete_task('{run}', 'first', 0, '[1]')", True, error=CALLBACK),
     Call("complete, one column", "select status from pgflow.complete_task('{run}', 'first', 0, '[1]')", True,
-         error=ROW_TYPE),
-    Call("fail", "select * from pgflow.fail_task('{run}', 'first', 0, 'no')", True, error=ROW_TYPE),
-    Call("fail, row", "select pgflow.fail_task('{run}', 'first', 0, 'no')", True, error=ROW_TYPE),
+         error=CALLBACK),
+    Call("fail", "select * from pgflow.fail_task('{run}', 'first', 0, 'no')", True, error=CALLBACK),
+    Call("fail, row", "select pgflow.fail_task('{run}', 'first', 0, 'no')", True, error=CALLBACK),
     Call("set visibility",
          "select msg_id, read_ct, message from pgflow.set_vt_batch('{flow}', '{1}', '{9}')"),
     Call("poll", "select * from pgflow.poll_for_tasks('{flow}', 1, 1)", waits=False, own=False),
@@ -143,7 +140,7 @@ CALLS = [
          "select run_id, step_slug, status from pgflow.step_tasks where run_id = '{run}'", own=False),
     Call("count tasks", "select count(*) from pgflow.step_tasks where flow_slug = '{flow}'", own=False),
     Call("read steps", "select step_slug from pgflow.steps where flow_slug = '{flow}' order by 1", own=False),
-    Call("read runs", "select * from pgflow.runs where flow_slug = '{flow}'", own=False, whole=True),
+    Call("read runs", "select * from pgflow.runs where flow_slug = '{flow}'", own=False),
     # PGMQ, past pgflow
     Call("send", "select * from pgmq.send('{flow}', '{\"from\": \"outside\"}'::jsonb)",
          refused=True),

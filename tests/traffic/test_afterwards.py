@@ -31,10 +31,8 @@ def test_runs_whose_start_has_waited_are_worked_off_like_all_others(
     flight = Flight(dsn, PRODUCERS, warm)
     flight.under_upgrade(commit=True)
     assert {name: (ended.waited, ended.error) for name, ended in flight.ended.items()} == {
-        call.name: (True, call.error if warm else None) for call in PRODUCERS
+        call.name: (True, None) for call in PRODUCERS
     }
-    if warm:  # nothing was started, and who repeats the call does it
-        flight.alone(upgraded=True)
     session = connect(dsn)
     tasks = session.execute(
         "select flow_slug, queue_name, count(message_id) as messages from pgflow.step_tasks"

@@ -116,8 +116,6 @@ class Writer:
 class Producer(Writer):
     """Starts runs."""
 
-    documented: ClassVar[set[str]] = {"42804"}
-
     def act(self) -> None:
         flow = self.rng.choice(["Orders", "billing"])
         if self.rng.random() < 0.5:

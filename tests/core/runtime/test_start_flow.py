@@ -119,7 +119,6 @@ def test_the_run_row_counts_all_steps(core: Core) -> None:
         "started_at": now,
         "completed_at": None,
         "failed_at": None,
-        **({"protocol_version": 1, "definition_sha256": None} if core.release == "dirty_runs" else {}),
     }
 
 
