@@ -193,8 +193,6 @@ UPGRADED = """
 alter table pgflow.steps add column queue_name text not null default 'orders';
 alter table pgflow.step_tasks
   add column queue_name text not null default 'orders', add column current_claim_id uuid;
-alter table pgflow.runs
-  add column protocol_version smallint not null default 1, add column definition_sha256 bytea;
 create index step_tasks_queue on pgflow.step_tasks (queue_name);
 """
 
@@ -223,6 +221,11 @@ create index step_tasks_queue on pgflow.step_tasks (queue_name);
             ["table pgflow.steps gained ['more', 'queue_name']"],
         ),
         ("delete from pgflow.step_tasks", (), ["table pgflow.step_tasks lost 1 rows"]),
+        (
+            "alter table pgflow.runs add column more int",
+            (),
+            ["table pgflow.runs gained ['more'] instead of []"],
+        ),
         ("alter table pgflow.runs drop column output", (), ["table pgflow.runs lost column output"]),
         ("update pgmq.q_orders set vt = vt", (), ["table pgmq.q_orders changed (row version) in 1 rows"]),
         ("alter table pgmq.q_orders add column more int", (), ["table pgmq.q_orders: column 8 more is new"]),
@@ -251,10 +254,6 @@ def test_from_queue_identity_no_row_of_pgflow_may_be_rewritten(populated: Connec
         connection.execute("alter table pgflow.step_tasks add column queue_name text")
         before = signature.take(connection)
         connection.execute("alter table pgflow.step_tasks add column current_claim_id uuid")
-        connection.execute(
-            "alter table pgflow.runs add column protocol_version smallint not null default 1,"
-            " add column definition_sha256 bytea"
-        )
         assert history_differences(before, signature.take(connection)) == ()
         connection.execute("update pgflow.step_tasks set status = status")
         (told,) = history_differences(before, signature.take(connection))
@@ -265,7 +264,6 @@ def test_missing_columns_are_a_difference(populated: Connection) -> None:
     with rolled_back(populated) as connection:
         before = signature.take(connection)
         assert history_differences(before, before) == (
-            "table pgflow.runs gained [] instead of ['definition_sha256', 'protocol_version']",
             "table pgflow.steps gained [] instead of ['queue_name']",
             "table pgflow.step_tasks gained [] instead of ['current_claim_id', 'queue_name']",
         )

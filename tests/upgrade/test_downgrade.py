@@ -197,8 +197,8 @@ IN_THE_WAY = {
     ),
     "a view on a new column": (
         EXIT_COULD_NOT_RUN,
-        "error: The downgrade failed (dirty_runs/back/tables.sql): cannot drop column protocol_version",
-        "create view public.protocols as select protocol_version from pgflow.runs",
+        "error: The downgrade failed (dirty_runs/back/tables.sql): cannot drop column current_claim_id",
+        "create view public.claims as select current_claim_id from pgflow.step_tasks",
     ),
     "a function of one's own": (
         EXIT_COULD_NOT_RUN,

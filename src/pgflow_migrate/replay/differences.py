@@ -15,7 +15,8 @@ _MANY = 5
 
 # The upgrade installs tables and functions here; everything else of the catalogue stays.
 _UPGRADED = re.compile(r"schema (pgflow|pgflow_migrate):|[a-z ]+ (pgflow|pgflow_migrate)\.")
-_NEW_COLUMNS = {
+_NEW_COLUMNS: dict[str, set[str]] = {
+    "pgflow.runs": set(),  # start_flow() returns them: none, so that sessions that have it compiled go on
     "pgflow.steps": {"queue_name"},
     "pgflow.step_tasks": {"queue_name", "current_claim_id"},
 }
@@ -35,7 +36,7 @@ def history_differences(
 ) -> tuple[str, ...]:
     """What an upgrade changed and should not have.
 
-    It may add its columns to runs, steps and tasks, install objects in schema pgflow and keep its ledger.
+    It may add its columns to steps and tasks, install objects in schema pgflow and keep its ledger.
     Every value of every row that was there, every queue, archive, sequence and membership has to stay. Queue
     tables must not even be rewritten, nor, from queue identity on, any other.
 
