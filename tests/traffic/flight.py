@@ -123,7 +123,7 @@ class Flight:
 
 
 def arrange(dsn: str, calls: Iterable[Call]) -> None:
-    """A 0.16.0 database with a flow and a run for each call."""
+    """A flow and a run for each call."""
     with psycopg.connect(dsn) as session:
         session.execute(prune_helper().encode())
         session.execute("select pgmq.create('unrelated')")

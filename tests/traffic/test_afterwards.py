@@ -23,10 +23,11 @@ RUN = "00000000-0000-4000-8000-000000000001"
 
 
 @pytest.mark.parametrize("warm", [False, True], ids=["new sessions", "sessions with cached plans"])
+@pytest.mark.parametrize("release", ["core_0_16_0", "queue_identity"])
 def test_runs_whose_start_has_waited_are_worked_off_like_all_others(
-    database_at: Callable[[str], str], connect: Callable[[str], Connection], warm: bool
+    database_at: Callable[[str], str], connect: Callable[[str], Connection], release: str, warm: bool
 ) -> None:
-    dsn = database_at("core_0_16_0")
+    dsn = database_at(release)
     arrange(dsn, PRODUCERS)
     flight = Flight(dsn, PRODUCERS, warm)
     flight.under_upgrade(commit=True)
