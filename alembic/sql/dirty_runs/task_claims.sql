@@ -87,7 +87,7 @@ comment on column pgflow.task_claims.settlement_sha256 is
   'SHA-256 of the canonical form of the reported output or error text: identity of a replay.';
 comment on column pgflow.task_claims.settlement_bytes is 'Bytes of that canonical form.';
 comment on column pgflow.task_claims.settlement_error is
-  'The error text, cut at 4096 bytes; of an oversized result what was wrong with it.';
+  'The error text, cut when it has more than 4096 bytes; of an oversized result what was wrong with it.';
 
 alter table pgflow.step_tasks
   add column current_claim_id uuid,

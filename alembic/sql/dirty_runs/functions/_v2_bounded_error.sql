@@ -15,4 +15,4 @@ as $$
 $$;
 
 comment on function pgflow._v2_bounded_error(text) is
-  'Internal. An error text, cut and ended with "..." when it has more than error_bytes bytes.';
+  'Internal. An error text; of one with more than error_bytes bytes as many characters as surely fit, and "...".';

@@ -10,5 +10,5 @@ $$;
 
 comment on function pgflow.fail_claim_v2(uuid, text) is
   'Internal protocol. Report a claim''s failure: the run fails at once, its tasks, claims and messages are ended. '
-  'Outcomes as complete_claim_v2, disposition failed. Of a long text 4096 bytes are kept; a replay is told by '
-  'all of it.';
+  'Outcomes as complete_claim_v2, disposition failed. Of a text of more than 4096 bytes the first 1023 characters are '
+  'kept; a replay is told by all of it.';
