@@ -25,6 +25,9 @@ begin
         when run.flow_slug <> new.flow_slug then 'its flow is another'
         when octet_length(run.input::text) > (pgflow._v2_limits() ->> 'input_bytes')::integer
           then 'its input is too large'
+        -- The trigger on runs sees updates alone.
+        when octet_length(run.output::text) > (pgflow._v2_limits() ->> 'run_output_bytes')::integer
+          then 'its output is too large'
       end
     into fault
     from pgflow.runs run
@@ -60,5 +63,6 @@ end;
 $$;
 
 comment on function pgflow._v2_guard_work() is
-  'Internal, trigger on run_work. PF006 for a run that has begun without it, for an update that changes identity, '
-  'lowers or skips generations, or clears attention, and for TRUNCATE; 55000 for a deletion before it is safe.';
+  'Internal, trigger on run_work. PF006 for a run that has begun without it or is of another flow or too large, for '
+  'an update that changes identity, lowers or skips generations, or clears attention, and for TRUNCATE; 55000 for a '
+  'deletion before it is safe.';

@@ -1,9 +1,12 @@
 -- Address and input of a run of protocol 2, and its end, are final; its output is bounded. No function of protocol 1
 -- gets to the trigger function: it changes neither, and its large outputs are told apart there.
+-- Input as text: as jsonb 1 equals 1.0, and as many zeros as make it too large.
 create trigger protocol_2_identity
   before update of run_id, flow_slug, input on pgflow.runs
   for each row
-  when ((old.run_id, old.flow_slug, old.input) is distinct from (new.run_id, new.flow_slug, new.input))
+  when (
+    (old.run_id, old.flow_slug, old.input::text) is distinct from (new.run_id, new.flow_slug, new.input::text)
+  )
   execute function pgflow._v2_guard_run();
 
 create trigger protocol_2_end
