@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import psycopg
 import pytest
 from tests.dirty_runs.changes import unchanged
 from tests.dirty_runs.protocol import Session
@@ -99,13 +100,19 @@ def test_a_released_run_is_deleted_with_its_work_and_claims_and_not_its_work_alo
             session,
             f"delete from pgflow.run_work where run_id = '{run}'",
             "PF006",
-            f"run {run} of protocol 2 has no work row",
+            f"run {run} of protocol 2 has lost its work row",
         )
         goes_through_without(
             session,
             "alter table pgflow.run_work disable trigger run_keeps_its_work",
             f"delete from pgflow.run_work where run_id = '{run}'",
         )
+        # Not before the commit: until then the run may still go, too.
+        session.execute("begin")
+        session.execute("delete from pgflow.run_work where run_id = %s", run)
+        with pytest.raises(psycopg.Error) as refused:
+            session.execute("commit")
+        assert refused.value.sqlstate == "PF006"
     session.execute("begin")
     session.execute("update pgflow.step_tasks set current_claim_id = null")
     for table in ("task_claims", "run_work", "step_tasks", "step_states", "runs"):
@@ -214,7 +221,7 @@ def test_a_definition_may_be_changed_once_all_its_runs_are_released(session: Ses
     session.execute(change)
     # The next start is of the new definition.
     run = session.started()
-    assert session.run(run)["definition_sha256"] != session.run(runs[0])["definition_sha256"]
+    assert session.work(run)["definition_sha256"] != session.work(runs[0])["definition_sha256"]
     assert session.claim(run, "a")["policy"]["timeout"] == 61
 
 

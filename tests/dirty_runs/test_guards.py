@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -10,6 +11,7 @@ from tests.dirty_runs.changes import unchanged
 from tests.dirty_runs.protocol import Session
 from tests.dirty_runs.world import World, assert_refused, claim_on, goes_through_without, made, refusal
 
+from pgflow_migrate.dirty_runs.limits import limit
 from pgflow_migrate.replay.templates import Templates
 from pgflow_migrate.servers import Server
 
@@ -18,10 +20,11 @@ from pgflow_migrate.servers import Server
 def world(server: Server, templates: Templates) -> Iterator[World]:
     """The world of this file."""
     with made(server, templates, "dirty_runs_guards") as world:
-        yield world
+        number = str(world.session.started(given="1"))
+        yield World(world.session, {**world.ids, "number": number})
 
 
-RUN_IS_FINAL = "run {{{}}} of protocol {}: identity, input and a final status are never changed"
+RUN_IS_FINAL = "run {{{}}} of protocol 2: address, input and a final status are never changed"
 RUN = "update pgflow.runs set {} where run_id = '{{{}}}'"
 WORK = "update pgflow.run_work set {} where run_id = '{{queued}}'"
 PENDING = "state = 'pending', requested_at = now(), "
@@ -29,10 +32,25 @@ HELD = "update pgflow.task_claims set {} where claim_id = '{{held_claim}}'"
 SETTLED = "update pgflow.task_claims set {} where claim_id = '{{completed_claim}}'"
 FAILED = "update pgflow.task_claims set {} where claim_id = '{{failed_claim}}'"
 LONG = "to_jsonb(repeat('x', {}))"
+WORK_OF = "insert into pgflow.run_work (run_id, flow_slug, definition_sha256) values ('{}', '{}', sha256(''))"
 WORK_ROW = "work row of run {{queued}}: {}"
 TASK = "update pgflow.step_tasks set {} where run_id = '{{queued}}'"
 TASK_IS_FINAL = "task ({queued}, a, 0): queue, message and address are never changed"
 NOT_TRUNCATED = "pgflow.{} is evidence and is not truncated"
+NEW = "00000000-0000-4000-8000-0000000000ff"
+NO_PROTOCOL_2 = f"run {NEW} cannot speak protocol 2: {{}}"
+# Of a JSON string, which has two quotes more.
+INPUT_LETTERS = limit("input_bytes") - 2
+OUTPUT_LETTERS = limit("run_output_bytes") - 2
+
+
+def by_hand(**columns: str) -> str:
+    """Make a run of demo and its work row by hand; columns of the run are SQL."""
+    given = {"flow_slug": "'demo'", "input": "'1'", "remaining_steps": "2", **columns}
+    return (
+        f"insert into pgflow.runs (run_id, {', '.join(given)}) values ('{NEW}', {', '.join(given.values())});"
+        + WORK_OF.format(NEW, "demo")
+    )
 
 
 def claim_fault(run: str, fault: str) -> str:
@@ -42,31 +60,39 @@ def claim_fault(run: str, fault: str) -> str:
 
 GUARDS: list[tuple[str, str, str, str, str]] = [
     # runs
-    ("runs", "protocol_2_identity", RUN.format("protocol_version = 2, definition_sha256 = sha256('')", "v1"),
-        "PF006", RUN_IS_FINAL.format("v1", 1)),
-    ("runs", "protocol_2_identity", RUN.format("protocol_version = 1, definition_sha256 = null", "queued"),
-        "PF006", RUN_IS_FINAL.format("queued", 2)),
-    ("runs", "protocol_2_identity", RUN.format("definition_sha256 = sha256('')", "queued"),
-        "PF006", RUN_IS_FINAL.format("queued", 2)),
     ("runs", "protocol_2_identity", RUN.format("flow_slug = 'other'", "queued"),
-        "PF006", RUN_IS_FINAL.format("queued", 2)),
+        "PF006", RUN_IS_FINAL.format("queued")),
     ("runs", "protocol_2_identity", RUN.format("input = '1'", "queued"),
-        "PF006", RUN_IS_FINAL.format("queued", 2)),
-    ("runs", "protocol_2_identity", RUN.format("status = 'started', completed_at = null", "completed"),
-        "PF006", RUN_IS_FINAL.format("completed", 2)),
-    ("runs", "protocol_2_identity",
+        "PF006", RUN_IS_FINAL.format("queued")),
+    ("runs", "protocol_2_identity", RUN.format("input = '1.0'", "number"),
+        "PF006", RUN_IS_FINAL.format("number")),
+    ("runs", "protocol_2_end", RUN.format("status = 'started', completed_at = null", "completed"),
+        "PF006", RUN_IS_FINAL.format("completed")),
+    ("runs", "protocol_2_end",
         RUN.format("status = 'failed', completed_at = null, failed_at = clock_timestamp()", "completed"),
-        "PF006", RUN_IS_FINAL.format("completed", 2)),
-    ("runs", "protocol_2_identity",
+        "PF006", RUN_IS_FINAL.format("completed")),
+    ("runs", "protocol_2_end",
         RUN.format("status = 'completed', failed_at = null, remaining_steps = 0", "failed"),
-        "PF006", RUN_IS_FINAL.format("failed", 2)),
-    ("runs", "protocol_2_has_work",
-        "insert into pgflow.runs (flow_slug, input, remaining_steps, protocol_version, definition_sha256)"
-        " values ('demo', '1', 2, 2, sha256(''))",
-        "PF006", "run % of protocol 2 has no work row"),
+        "PF006", RUN_IS_FINAL.format("failed")),
+    ("runs", "protocol_2_output", RUN.format(f"output = {LONG.format(OUTPUT_LETTERS + 1)}", "completed"),
+        "PF006", "run {completed} of protocol 2: its output is bounded"),
     # run_work
-    ("run_work", "work_is_stable", "insert into pgflow.run_work (run_id) values ('{v1}')",
-        "PF005", "run {v1} is not of protocol 2"),
+    ("run_work", "work_is_stable", WORK_OF.format("{v1}", "demo"),
+        "PF006", "run {v1} cannot speak protocol 2: it has begun with protocol 1"),
+    ("run_work", "work_is_stable", by_hand(status="'failed'", failed_at="clock_timestamp()"),
+        "PF006", NO_PROTOCOL_2.format("it has begun with protocol 1")),
+    ("run_work", "work_is_stable", by_hand(flow_slug="'other'"),
+        "PF006", NO_PROTOCOL_2.format("its flow is another")),
+    ("run_work", "work_is_stable", by_hand(input=LONG.format(INPUT_LETTERS + 1)),
+        "PF006", NO_PROTOCOL_2.format("its input is too large")),
+    ("run_work", "work_is_stable", by_hand(output=LONG.format(OUTPUT_LETTERS + 1)),
+        "PF006", NO_PROTOCOL_2.format("its output is too large")),
+    ("run_work", "work_is_stable", WORK.format("run_id = '{v1}'"),
+        "PF006", WORK_ROW.format("its identity never changes")),
+    ("run_work", "work_is_stable", WORK.format("flow_slug = 'other'"),
+        "PF006", WORK_ROW.format("its identity never changes")),
+    ("run_work", "work_is_stable", WORK.format("definition_sha256 = sha256('')"),
+        "PF006", WORK_ROW.format("its identity never changes")),
     ("run_work", "work_is_stable", WORK.format("created_at = created_at - interval '1 s'"),
         "PF006", WORK_ROW.format("its identity never changes")),
     ("run_work", "work_is_stable", WORK.format(PENDING + "requested_generation = 2"),
@@ -201,33 +227,86 @@ def test_tables_without_evidence_are_truncated_as_ever(session: Session) -> None
     assert session.value("select count(*) from pgflow.step_tasks") == 0
 
 
-def test_a_run_without_work_is_refused_at_its_commit(world: World, open_world: Session) -> None:
-    with unchanged(world.session):
-        open_world.execute("begin")
-        open_world.execute(
-            "insert into pgflow.runs (flow_slug, input, remaining_steps, protocol_version, definition_sha256)"
-            " values ('demo', '1', 2, 2, sha256(''))"
-        )
-        with pytest.raises(psycopg.Error) as refused:
-            open_world.execute("commit")
-        assert refused.value.sqlstate == "PF006"
-    # With its work row, made later in the same transaction, it is a run.
-    open_world.execute("begin")
-    run = open_world.value(
-        "insert into pgflow.runs (flow_slug, input, remaining_steps, protocol_version, definition_sha256)"
-        " values ('demo', '1', 2, 2, sha256('')) returning run_id"
+def test_a_run_without_work_speaks_protocol_1_and_gets_its_work_before_its_steps(session: Session) -> None:
+    session.define()
+    session.execute(
+        "insert into pgflow.runs (run_id, flow_slug, input, remaining_steps)"
+        f" values ('{NEW}', 'demo', '1', 2)"
     )
-    open_world.execute("insert into pgflow.run_work (run_id) values (%s)", run)
-    open_world.execute("set constraints all immediate")
-    open_world.execute("rollback")
+    run = UUID(NEW)
+    assert session.reconcile(run) == {"outcome": "wrong_protocol", "protocol_version": 1}
+    work = WORK_OF.format(NEW, "demo")
+    with unchanged(session):
+        # One step is enough to make it one of protocol 1 for good.
+        assert_refused(
+            session,
+            "insert into pgflow.step_states (flow_slug, run_id, step_slug, remaining_deps, initial_tasks)"
+            f" values ('demo', '{NEW}', 'a', 0, 1); {work}",
+            "PF006",
+            NO_PROTOCOL_2.format("it has begun with protocol 1"),
+        )
+    session.execute(work)
+    assert session.work(run)["protocol_version"] == 2
+    assert session.reconcile(run)["outcome"] == "idle"
 
 
-@pytest.fixture
-def open_world(world: World) -> Iterator[Session]:
-    """A second session on the same database."""
-    session = Session(world.session.dsn)
-    yield session
-    session.close()
+def test_a_run_by_hand_may_be_as_large_as_the_contract_allows(world: World) -> None:
+    session = world.session
+    with unchanged(session), session.connection.transaction(force_rollback=True):
+        session.execute(by_hand(input=LONG.format(INPUT_LETTERS), output=LONG.format(OUTPUT_LETTERS)))
+        session.execute(world.said(RUN.format(f"output = {LONG.format(OUTPUT_LETTERS)}", "completed")))
+        sizes = session.row(
+            "select octet_length(input::text) as input, octet_length(output::text) as output"
+            " from pgflow.runs where run_id = %s",
+            NEW,
+        )
+        assert sizes == {"input": limit("input_bytes"), "output": limit("run_output_bytes")}
+
+
+def test_an_input_does_not_grow_by_zeros_that_do_not_count(world: World) -> None:
+    session = world.session
+    grown = RUN.format("input = ('1.' || repeat('0', 16000))::jsonb", "number")
+    with unchanged(session):
+        assert session.value("select '1'::jsonb = ('1.' || repeat('0', 16000))::jsonb")
+        assert_refused(session, world.said(grown), "PF006", world.said(RUN_IS_FINAL.format("number")))
+
+
+# Refused without the guard as well: by a foreign key, and by a constraint of the table.
+KEYED_UPDATES = {
+    "runs": ("protocol_2_identity", RUN.format("run_id = gen_random_uuid()", "queued"),
+        RUN_IS_FINAL.format("queued"), "23503"),
+    "run_work": ("work_is_stable", WORK.format("protocol_version = 1"),
+        WORK_ROW.format("its identity never changes"), "23514"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("table", KEYED_UPDATES)
+def test_the_id_of_a_run_and_the_version_of_its_protocol_are_final(world: World, table: str) -> None:
+    guard, statement, message, otherwise = KEYED_UPDATES[table]
+    session = world.session
+    said = world.said(statement)
+    with unchanged(session):
+        assert_refused(session, said, "PF006", world.said(message))
+        off = f"alter table pgflow.{table} disable trigger {guard}"
+        assert refusal(session, f"{off}; {said}").sqlstate == otherwise
+
+
+WORK_IDENTITY = {"run_id", "flow_slug", "protocol_version", "definition_sha256", "created_at"}
+
+
+def test_no_column_of_a_works_identity_is_untested(world: World) -> None:
+    changing = {"state", "requested_generation", "processed_generation", "requested_at", "failure_count"}
+    changing |= {"last_failed_at", "last_error_sqlstate", "last_error", "next_attempt_at"}
+    changing |= {"attention_at", "attention_reason"}
+    columns = world.session.rows(
+        "select attname from pg_attribute"
+        " where attrelid = 'pgflow.run_work'::regclass and attnum > 0 and not attisdropped"
+    )
+    assert {row["attname"] for row in columns} == WORK_IDENTITY | changing
+    statements = [case[2] for case in GUARDS if case[4] == WORK_ROW.format("its identity never changes")]
+    statements.append(KEYED_UPDATES["run_work"][1])
+    tried = {statement.partition(" set ")[2].partition(" = ")[0] for statement in statements}
+    assert tried == WORK_IDENTITY
 
 
 def test_attention_is_cleared_by_no_update(world: World) -> None:
@@ -284,6 +363,8 @@ def test_what_protocol_1_does_with_its_rows_stays_allowed(world: World) -> None:
     with session.connection.transaction(force_rollback=True):
         for statement in (
             f"update pgflow.runs set input = {LONG.format(200_000)} where run_id = '{{v1}}'",
+            f"update pgflow.runs set output = {LONG.format(200_000)} where run_id = '{{v1}}'",
+            "update pgflow.runs set flow_slug = 'other' where run_id = '{v1}'",
             "update pgflow.runs set status = 'failed', failed_at = clock_timestamp() where run_id = '{v1}'",
             "update pgflow.runs set status = 'started', failed_at = null where run_id = '{v1}'",
             f"update pgflow.step_tasks set status = 'completed', completed_at = clock_timestamp(),"

@@ -63,11 +63,9 @@ SHA256_BYTES = 32
 SQLSTATE_BYTES = 5
 # Every number in the text of a constraint of protocol 2, in its order; a name is a limit.
 CONSTRAINTS: dict[str, list[str | int]] = {
-    "runs.protocol_version_is_known": [1, limits.PROTOCOL_VERSION],
-    "runs.definition_identity_matches_protocol": [1, SHA256_BYTES],
-    "runs.protocol_2_input_is_bounded": [1, "input_bytes"],
-    "runs.protocol_2_output_is_bounded": [1, "run_output_bytes"],
     "step_tasks.claimed_output_is_bounded": ["result_bytes"],
+    "run_work.protocol_version_is_known": [limits.PROTOCOL_VERSION],
+    "run_work.definition_is_identified": [SHA256_BYTES],
     "run_work.generations_are_ordered": [0, "generation_max"],
     "run_work.failures_are_bounded": [
         0,
@@ -88,16 +86,29 @@ def test_numbers_in_constraints_are_those_of_the_contract(session: Session) -> N
     texts = session.rows(
         "select c.relname || '.' || n.conname as name, pg_get_constraintdef(n.oid) as text"
         " from pg_constraint n join pg_class c on c.oid = n.conrelid"
-        " where n.contype = 'c' and n.conrelid in ('pgflow.runs'::regclass, 'pgflow.step_tasks'::regclass,"
+        " where n.contype = 'c' and n.conrelid in ('pgflow.step_tasks'::regclass,"
         "   'pgflow.run_work'::regclass, 'pgflow.task_claims'::regclass)"
         " and (c.relname in ('run_work', 'task_claims')"
-        "   or pg_get_constraintdef(n.oid) ~ 'protocol_version|definition_sha256|current_claim_id')"
+        "   or pg_get_constraintdef(n.oid) ~ 'current_claim_id')"
     )
     # Names such as settlement_sha256 have digits, too.
     numbers = {row["name"]: [int(n) for n in re.findall(r"(?<![\w.])\d+", row["text"])] for row in texts}
     assert {name: found for name, found in numbers.items() if found} == {
         name: [limit(part) if isinstance(part, str) else part for part in parts]
         for name, parts in CONSTRAINTS.items()
+    }
+
+
+def test_numbers_in_triggers_are_those_of_the_contract(session: Session) -> None:
+    texts = session.rows(
+        "select tgname as name, pg_get_triggerdef(oid) as text from pg_trigger"
+        " where not tgisinternal and tgfoid::regproc::text like 'pgflow.%%'"
+    )
+    assert len(texts) > 10
+    # Names such as _v2_guard_run and protocol_2_output have digits, too.
+    numbers = {row["name"]: [int(n) for n in re.findall(r"(?<![\w.])\d+", row["text"])] for row in texts}
+    assert {name: found for name, found in numbers.items() if found} == {
+        "protocol_2_output": [limit("run_output_bytes")]
     }
 
 
@@ -186,7 +197,7 @@ def test_a_definition_is_bounded_by_its_canonical_bytes(session: Session, over: 
             assert session.start(flow) == {"outcome": "rejected", "reasons": ["definition_bytes"]}
         return
     run = session.started(flow)
-    assert session.run(run)["definition_sha256"] == session.value(
+    assert session.work(run)["definition_sha256"] == session.value(
         "select sha256(convert_to(%s, 'UTF8'))", canonical_definition(flow, a, b)
     )
 
