@@ -137,13 +137,23 @@ BROKEN: dict[str, tuple[str, Rows]] = {
         "select pgmq.send('mail', '{\"secret\": 1}'::jsonb, 0::integer) from generate_series(1, 21)",
         [("message-without-task", "queue mail", 21, tuple(f"mail/{number}" for number in range(2, 22)))],
     ),
-    "a run of protocol 2 has lost its work row": (
-        f"delete from pgflow.run_work where run_id = '{RUN}6'",
+    "a work row is of another flow than its run": (
+        f"update pgflow.run_work set flow_slug = 'mail' where run_id = '{RUN}6'",
         [("v2-work", "protocol 2", 1, (f"{RUN}6",))],
     ),
-    "a run of protocol 1 has a work row": (
-        f"insert into pgflow.run_work (run_id) values ('{RUN}1')",
-        [("v2-work", "protocol 2", 1, (f"{RUN}1",))],
+    "a work row is of no run": (
+        "insert into pgflow.run_work (run_id, flow_slug, definition_sha256)"
+        f" values ('{RUN}9', 'pair', sha256(''))",
+        [("v2-work", "protocol 2", 1, (f"{RUN}9",))],
+    ),
+    "a run of protocol 2 with a claim has lost its work row": (
+        f"delete from pgflow.run_work where run_id = '{RUN}6'",
+        [("v2-claim", "protocol 2", 1, ("00000000-0000-4000-8000-0000000000c1",))],
+    ),
+    "a run of protocol 1 with a started task has got a work row": (
+        "insert into pgflow.run_work (run_id, flow_slug, definition_sha256)"
+        f" values ('{RUN}3', 'Orders', sha256(''))",
+        [("v2-claim", "protocol 2", 1, (f"{RUN}3/pack/0",))],
     ),
     "a started task of protocol 2 has no claim": (
         f"update pgflow.task_claims set state = 'revoked', revoked_at = now(), revoked_reason = 'lease_lost'"

@@ -35,7 +35,7 @@ _CHECKS = (
     Check("queue-objects", "every queue has its table and its archive, whole"),
     Check("message-of-one-task", "no two tasks have the same message"),
     Check("message-without-task", "every message in a queue belongs to a task"),
-    Check("v2-work", "runs of protocol 2, and no others, have a work row", "dirty_runs"),
+    Check("v2-work", "every work row is of a run, and of the flow of that run", "dirty_runs"),
     Check(
         "v2-claim",
         "a task of protocol 2 has an active claim, its own, exactly while it is started",
