@@ -1,7 +1,7 @@
 -- The new tables belong to the role that has the old ones, whoever runs the upgrade, and each may be used by those who
 -- may use the old table beside it: runs of protocol 2 are made and carried on by the same roles.
--- Where row level security keeps rows of the old table apart, it is on for the new one, too, by a policy: who sees a run
--- or a task sees what belongs to it, and nobody else. So protocol 1 knows the runs that are not its own.
+-- Where row level security keeps rows of the old table apart, it is on for the new one, too, by a policy: who sees a
+-- run or a task sees what belongs to it, and nobody else.
 do $new$
 declare
   pair record;

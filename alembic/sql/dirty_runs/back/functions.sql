@@ -1,6 +1,8 @@
 -- The functions that queue_identity does not have; those that it has were put back before.
 drop function pgflow._canonical_json(jsonb);
+drop function pgflow._flow_speaks_protocol_2(text);
 drop function pgflow._require_protocol_1(uuid);
+drop function pgflow._speaks_protocol_2(uuid);
 drop function pgflow._v2_bounded_error(text);
 drop function pgflow._v2_bytes(text);
 drop function pgflow._v2_chunk(pgflow.runs);

@@ -11,7 +11,7 @@ as $$
     and task.step_slug = p_step_slug
     and task.task_index = p_task_index
     and task.message_id is not null
-    and not exists (select from pgflow.run_work work where work.run_id = task.run_id);
+    and not pgflow._speaks_protocol_2(task.run_id);
 $$;
 
 comment on function pgflow._archive_task_message(uuid, text, integer) is

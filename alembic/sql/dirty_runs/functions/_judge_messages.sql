@@ -34,7 +34,6 @@ begin
       end
     from pgflow.step_tasks task
     join pgflow.runs run on run.run_id = task.run_id
-    left join pgflow.run_work work on work.run_id = task.run_id
     join pgflow.step_states state on state.run_id = task.run_id and state.step_slug = task.step_slug
     join pgflow.steps step on step.flow_slug = task.flow_slug and step.step_slug = task.step_slug
     join pgflow.flows flow on flow.flow_slug = task.flow_slug
@@ -47,7 +46,7 @@ begin
     cross join lateral (
       select
         case
-          when work.run_id is not null then 'other_protocol'
+          when pgflow._speaks_protocol_2(task.run_id) then 'other_protocol'
           when task.flow_slug <> p_flow_slug then 'fatal'
           when task.status in ('queued', 'started') and task.message_id <> all (p_held) then 'busy'
           when task.status not in ('queued', 'started')

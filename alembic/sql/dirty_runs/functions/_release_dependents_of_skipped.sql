@@ -18,7 +18,7 @@ as $$
         select run.flow_slug
         from pgflow.runs run
         where run.run_id = p_run_id
-          and not exists (select from pgflow.run_work work where work.run_id = run.run_id)
+          and not pgflow._speaks_protocol_2(run.run_id)
       )
       and dep.dep_slug = any (p_step_slugs)
     group by dep.flow_slug, dep.step_slug

@@ -30,9 +30,7 @@ begin
         and state.status = 'created'
         and state.remaining_deps = 0
         and state.initial_tasks = 0
-        and not exists (
-          select from pgflow.run_work work where work.run_id = state.run_id
-        )
+        and not pgflow._speaks_protocol_2(state.run_id)
         and step.flow_slug = state.flow_slug
         and step.step_slug = state.step_slug
       returning state.step_slug

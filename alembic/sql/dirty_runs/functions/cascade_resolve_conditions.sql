@@ -16,7 +16,7 @@ declare
 begin
   -- A run of another protocol has nothing to resolve, as if it were completed.
   select case
-      when exists (select from pgflow.run_work work where work.run_id = run.run_id) then 'completed'
+      when pgflow._speaks_protocol_2(run.run_id) then 'completed'
       else run.status
     end
   into run_status

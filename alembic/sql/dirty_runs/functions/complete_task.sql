@@ -16,9 +16,7 @@ begin
   begin
     -- Cheap way out before any lock; looked at again below, under the locks.
     select r.* into run from pgflow.runs r where r.run_id = complete_task.run_id;
-    if exists (select from pgflow.run_work work where work.run_id = complete_task.run_id) then
-      perform pgflow._require_protocol_1(complete_task.run_id);
-    end if;
+    perform pgflow._require_protocol_1(complete_task.run_id);
     exit callback when run.status = 'failed';
 
     select r.* into run from pgflow.runs r where r.run_id = complete_task.run_id for update;

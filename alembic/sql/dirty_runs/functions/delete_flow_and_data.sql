@@ -16,7 +16,7 @@ begin
   end if;
 
   -- Under the locks, and before any message goes.
-  doubtful := pgflow._v2_flow_hold(p_flow_slug);
+  doubtful := case when pgflow._flow_speaks_protocol_2(p_flow_slug) then pgflow._v2_flow_hold(p_flow_slug) end;
   if doubtful is not null then
     raise exception 'flow "%" cannot be deleted: %', p_flow_slug, doubtful
       using errcode = 'object_not_in_prerequisite_state', hint = 'Nothing was deleted.';
@@ -88,7 +88,7 @@ begin
 
   -- Children first: no foreign key cascades. Their messages go with the queues.
   -- Asked first, so that who deletes flows of protocol 1 alone needs no right to update tasks.
-  if exists (select from pgflow.run_work work where work.flow_slug = p_flow_slug) then
+  if pgflow._flow_speaks_protocol_2(p_flow_slug) then
     update pgflow.step_tasks task
     set current_claim_id = null
     from pgflow.task_claims claim

@@ -24,7 +24,7 @@ begin
   where run.run_id = maybe_complete_run.run_id
     and run.remaining_steps = 0
     and run.status = 'started'
-    and not exists (select from pgflow.run_work work where work.run_id = run.run_id)
+    and not pgflow._speaks_protocol_2(run.run_id)
   returning run.* into completed;
 
   if found then

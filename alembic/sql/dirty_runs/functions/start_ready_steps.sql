@@ -14,7 +14,7 @@ begin
     where run.run_id = start_ready_steps.run_id
       and (
         run.status in ('failed', 'completed')
-        or exists (select from pgflow.run_work work where work.run_id = run.run_id)
+        or pgflow._speaks_protocol_2(run.run_id)
       )
   ) then
     return;
