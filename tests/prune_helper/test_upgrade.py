@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from pgflow_migrate import prune_helper
 from pgflow_migrate.replay.templates import upgrade_to
@@ -115,3 +117,34 @@ def test_a_customised_helper_outlives_the_upgrade_and_is_not_replaced(
     assert (found.helpers[0].kind, found.to_do) == ("customised", True)
     old.prune()  # it works on: every flow uses its default queue
     assert old.runs() == [(2, "completed"), (4, "started")]
+
+
+def test_who_pruned_before_protocol_2_may_prune_beside_it_by_what_the_upgrade_grants(
+    database_at: Callable[[str], str], worlds: Callable[[str], World]
+) -> None:
+    dsn = database_at("queue_identity")
+    world = worlds(dsn)
+    world.do(prune_helper.script())
+    world.flow("orders", "pack")
+    for number in (1, 2):
+        world.complete(world.start("orders", number), "pack")
+        world.age(world.id(number), "40 days")
+    world.do("create role prune_caller login")
+    try:
+        world.do("grant usage on schema pgflow, pgmq to prune_caller")
+        world.do("grant all on all tables in schema pgflow, pgmq to prune_caller")
+        upgrade_to(dsn, "dirty_runs")
+        assert world.rows("select has_table_privilege('prune_caller', 'pgflow.run_work', 'select')") == [
+            (True,)
+        ]
+        world.do("revoke select on pgflow.run_work from prune_caller")
+        with psycopg.connect(make_conninfo(dsn, user="prune_caller"), autocommit=True) as caller:
+            with pytest.raises(psycopg.errors.InsufficientPrivilege, match="run_work"):
+                caller.execute("select pgflow.prune_data_older_than('30 days')")
+            assert world.runs() == [(1, "completed"), (2, "completed")]
+            world.do("grant select on pgflow.run_work to prune_caller")
+            caller.execute("select pgflow.prune_data_older_than('30 days')")
+        assert (world.runs(), world.archive("orders")) == ([], [])
+    finally:
+        world.do("drop owned by prune_caller")
+        world.do("drop role prune_caller")

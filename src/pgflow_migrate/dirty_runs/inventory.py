@@ -357,15 +357,22 @@ INVENTORY: tuple[Writer, ...] = (
         "protocol_2_identity on runs",
         "trigger",
         "nothing: a guard",
-        "rejects: PF006 for another protocol, address, input, definition, or a change of a final status",
+        "rejects: PF006 for another address or input of a run of protocol 2",
         "isolation/test_identity.py::test_the_identity_of_a_run_is_final",
     ),
     Writer(
-        "protocol_2_has_work on runs",
+        "protocol_2_end on runs",
         "trigger",
         "nothing: a guard",
-        "rejects: PF006 for a run of protocol 2 without its work row, at commit",
-        "isolation/test_identity.py::test_a_run_of_protocol_2_has_its_work_row",
+        "rejects: PF006 for a change of a final status of a run of protocol 2",
+        "isolation/test_identity.py::test_a_final_status_is_final",
+    ),
+    Writer(
+        "protocol_2_output on runs",
+        "trigger",
+        "nothing: a guard",
+        "rejects: PF006 for an output of a run of protocol 2 that is larger than run_output_bytes",
+        "isolation/test_identity.py::test_the_output_of_a_run_is_bounded",
     ),
     Writer(
         "protocol_2_address on step_tasks",
@@ -378,9 +385,10 @@ INVENTORY: tuple[Writer, ...] = (
         "work_is_stable on run_work",
         "trigger",
         "nothing: a guard",
-        "rejects: PF005 for a run of protocol 1, PF006 for generations that go back or jump, for another "
-        "identity, for clearing attention; 55000 for a deletion before it is safe",
-        "isolation/test_identity.py::test_a_work_row_is_stable",
+        "rejects: PF006 for a run that has begun with protocol 1, for another identity (protocol, "
+        "definition, run), for generations that go back or jump, for clearing attention; 55000 for a "
+        "deletion before it is safe",
+        "isolation/test_identity.py::test_a_run_of_protocol_1_never_becomes_one_of_protocol_2",
     ),
     Writer(
         "work_is_not_truncated on run_work",

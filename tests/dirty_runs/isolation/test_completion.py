@@ -74,7 +74,9 @@ def test_ordinary_completion_is_as_before(demo_world: World) -> None:
 def test_a_run_of_protocol_2_is_not_completed_by_protocol_1(world: World) -> None:
     session = world.session
     # Also when its counter says that it could be.
-    session.execute("update pgflow.runs set remaining_steps = 0 where run_id in (select run_id from pgflow.run_work)")
+    session.execute(
+        "update pgflow.runs set remaining_steps = 0 where run_id in (select run_id from pgflow.run_work)"
+    )
     with world.unchanged():
         for run in world.runs.values():
             session.execute("select pgflow.maybe_complete_run(%s)", run)

@@ -153,5 +153,5 @@ def test_a_start_of_protocol_1_does_not_take_over_a_run(demo_world: World, start
 def test_a_start_of_protocol_1_makes_a_run_of_protocol_1_also_in_a_held_flow(demo_world: World) -> None:
     session = demo_world.session
     (run,) = session.rows("select * from pgflow.start_flow('demo', '{}')")
-    assert (run["protocol_version"], run["definition_sha256"]) == (1, None)
     assert session.rows("select from pgflow.run_work where run_id = %s", run["run_id"]) == []
+    assert session.request(run["run_id"]) == {"outcome": "wrong_protocol", "protocol_version": 1}

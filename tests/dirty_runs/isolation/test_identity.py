@@ -2,30 +2,42 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import psycopg
 import pytest
+from psycopg.errors import ForeignKeyViolation
 from tests.dirty_runs.isolation.conftest import World
 from tests.dirty_runs.protocol import WORKER, Session, token
 
+from pgflow_migrate.dirty_runs.limits import limit
+
+INPUT_BYTES, RUN_OUTPUT_BYTES = limit("input_bytes"), limit("run_output_bytes")
+
+RUN = ("runs", "run {} of protocol 2: address, input and a final status are never changed")
+WORK = ("run_work", "work row of run {}: its identity never changes")
+
 
 @pytest.mark.parametrize(
-    "change",
+    ("table", "message", "change"),
     [
-        "protocol_version = 1, definition_sha256 = null",
-        "definition_sha256 = sha256('other')",
-        "input = '{\"other\": 1}'",
-        "flow_slug = 'plain'",
-        "run_id = gen_random_uuid()",
+        (*RUN, "input = '{{\"other\": 1}}'"),
+        (*RUN, "flow_slug = 'plain'"),
+        (*RUN, "run_id = gen_random_uuid()"),
+        (*WORK, "protocol_version = 1, definition_sha256 = null"),
+        (*WORK, "definition_sha256 = sha256('other')"),
+        (*WORK, "flow_slug = 'plain'"),
+        (*WORK, "run_id = gen_random_uuid()"),
+        (*WORK, "run_id = '{plain}', flow_slug = 'plain'"),
+        (*WORK, "created_at = created_at + interval '1 s'"),
     ],
 )
-def test_the_identity_of_a_run_is_final(world: World, change: str) -> None:
+def test_the_identity_of_a_run_is_final(world: World, table: str, message: str, change: str) -> None:
+    change = change.format(plain=world.plain["queued"])
     with world.unchanged():
         for run in world.runs.values():
-            error = world.error(f"update pgflow.runs set {change} where run_id = %(run)s", {"run": run})
-            assert (error.sqlstate, error.diag.message_primary) == (
-                "PF006",
-                f"run {run} of protocol 2: identity, input and a final status are never changed",
-            )
+            error = world.error(f"update pgflow.{table} set {change} where run_id = %(run)s", {"run": run})
+            assert (error.sqlstate, error.diag.message_primary) == ("PF006", message.format(run))
 
 
 @pytest.mark.parametrize(
@@ -33,24 +45,104 @@ def test_the_identity_of_a_run_is_final(world: World, change: str) -> None:
     [("failed", "started"), ("failed", "completed"), ("completed", "failed"), ("completed", "started")],
 )
 def test_a_final_status_is_final(world: World, situation: str, status: str) -> None:
+    run = world.runs[situation]
     with world.unchanged():
         error = world.error(
             "update pgflow.runs set status = %(status)s, failed_at = null, completed_at = null"
             " where run_id = %(run)s",
-            {"run": world.runs[situation], "status": status},
+            {"run": run, "status": status},
         )
-        assert error.sqlstate == "PF006"
+        assert (error.sqlstate, error.diag.message_primary) == (
+            "PF006",
+            RUN[1].format(run),
+        )
+
+
+# As text: quotes and so many letters.
+OUTPUT = "update pgflow.runs set output = to_jsonb(repeat('x', {} - 2)) where run_id = %(run)s"
+
+
+def test_the_output_of_a_run_is_bounded(world: World) -> None:
+    with world.unchanged():
+        for run in world.runs.values():
+            error = world.error(OUTPUT.format(RUN_OUTPUT_BYTES + 1), {"run": run})
+            assert (error.sqlstate, error.diag.message_primary) == (
+                "PF006",
+                f"run {run} of protocol 2: its output is bounded",
+            )
+    run = world.runs["completed"]
+    for allowed, size in ((run, RUN_OUTPUT_BYTES), (world.plain["started"], RUN_OUTPUT_BYTES + 1)):
+        world.session.connection.execute(OUTPUT.format(size).encode(), {"run": allowed})
+        assert (
+            world.session.value(
+                "select octet_length(output::text) from pgflow.runs where run_id = %s", allowed
+            )
+            == size
+        )
+
+
+BECOME_2 = (
+    "insert into pgflow.run_work (run_id, flow_slug, definition_sha256)"
+    " values (%(run)s, %(flow)s, sha256('any'))"
+)
 
 
 def test_a_run_of_protocol_1_never_becomes_one_of_protocol_2(world: World) -> None:
     with world.unchanged():
         for run in world.plain.values():
-            error = world.error(
-                "update pgflow.runs set protocol_version = 2, definition_sha256 = sha256('any')"
-                " where run_id = %(run)s",
-                {"run": run},
+            error = world.error(BECOME_2, {"run": run, "flow": "plain"})
+            assert (error.sqlstate, error.diag.message_primary) == (
+                "PF006",
+                f"run {run} cannot speak protocol 2: it has begun with protocol 1",
             )
-            assert error.sqlstate == "PF006"
+
+
+@pytest.mark.parametrize(
+    ("run", "fault"),
+    [
+        ("'plain', '{}', 'started', null, null", None),
+        ("'plain', '{}', 'completed', now(), '{}'", "it has begun with protocol 1"),
+        (f"'plain', '{{}}', 'started', null, to_jsonb(repeat('x', {RUN_OUTPUT_BYTES - 2}))", None),
+        (
+            f"'plain', '{{}}', 'started', null, to_jsonb(repeat('x', {RUN_OUTPUT_BYTES - 1}))",
+            "its output is too large",
+        ),
+        ("'demo', '{}', 'started', null, null", "its flow is another"),
+        (f"'plain', to_jsonb(repeat('x', {INPUT_BYTES - 2})), 'started', null, null", None),
+        (
+            f"'plain', to_jsonb(repeat('x', {INPUT_BYTES - 1})), 'started', null, null",
+            "its input is too large",
+        ),
+    ],
+    ids=[
+        "new",
+        "over",
+        "largest output",
+        "larger output",
+        "of another flow",
+        "largest input",
+        "larger input",
+    ],
+)
+def test_only_a_new_run_of_the_flow_may_get_a_work_row(
+    demo_world: World, run: str, fault: str | None
+) -> None:
+    session = demo_world.session
+    new = session.value(
+        "insert into pgflow.runs (flow_slug, input, status, completed_at, output, remaining_steps)"
+        f" values ({run}, 0) returning run_id"
+    )
+    assert session.request(new) == {"outcome": "wrong_protocol", "protocol_version": 1}
+    if fault is None:
+        session.connection.execute(BECOME_2.encode(), {"run": new, "flow": "plain"})
+        assert session.request(new)["outcome"] == "requested"
+        return
+    with demo_world.unchanged():
+        error = demo_world.error(BECOME_2, {"run": new, "flow": "plain"})
+        assert (error.sqlstate, error.diag.message_primary) == (
+            "PF006",
+            f"run {new} cannot speak protocol 2: {fault}",
+        )
 
 
 def test_rows_of_protocol_1_are_written_as_ever(world: World) -> None:
@@ -66,21 +158,38 @@ def test_rows_of_protocol_1_are_written_as_ever(world: World) -> None:
     assert session.value("select queue_name from pgflow.step_tasks where run_id = %s", run) == "elsewhere"
 
 
+def deleted(session: Session, run: UUID, *tables: str) -> None:
+    """Delete a run's rows by hand, in one transaction."""
+    with session.connection.transaction():
+        session.execute("update pgflow.step_tasks set current_claim_id = null where run_id = %s", run)
+        for table in tables:
+            session.execute(f"delete from pgflow.{table} where run_id = %s", run)
+
+
 def test_a_run_of_protocol_2_has_its_work_row(lasting: Session) -> None:
     lasting.define("worked")
     run = lasting.started("worked")
     lasting.fail(lasting.claimed(run, "a"))
     lasting.release(run)
     before = lasting.everything()
-    for statement in (
-        "insert into pgflow.runs (flow_slug, input, protocol_version, definition_sha256)"
-        f" select flow_slug, input, 2, definition_sha256 from pgflow.runs where run_id = '{run}'",
-        f"delete from pgflow.run_work where run_id = '{run}'",
-    ):
-        with pytest.raises(psycopg.Error, match="of protocol 2 has no work row") as caught:
-            lasting.execute(statement)
-        assert caught.value.sqlstate == "PF006"
+    with pytest.raises(psycopg.Error, match=f"run {run} of protocol 2 has lost its work row") as caught:
+        lasting.execute(f"delete from pgflow.run_work where run_id = '{run}'")
+    assert caught.value.sqlstate == "PF006"
+    # Without its work row it is no new run, either.
+    with pytest.raises(psycopg.Error, match="cannot speak protocol 2") as caught:
+        lasting.execute(
+            f"with gone as (delete from pgflow.run_work where run_id = '{run}' returning *)"
+            " insert into pgflow.run_work (run_id, flow_slug, definition_sha256)"
+            " select run_id, flow_slug, sha256('other') from gone"
+        )
+    assert caught.value.sqlstate == "PF006"
+    # All that is the run's, but for its work row.
+    with pytest.raises(ForeignKeyViolation) as violation:
+        deleted(lasting, run, "task_claims", "step_tasks", "step_states", "runs")
+    assert violation.value.diag.constraint_name == "run_work_run_id_fkey"
     assert lasting.everything() == before
+    deleted(lasting, run, "run_work", "task_claims", "step_tasks", "step_states", "runs")
+    assert lasting.rows("select from pgflow.run_work where run_id = %s", run) == []
 
 
 @pytest.mark.parametrize(
@@ -112,7 +221,6 @@ def test_the_address_of_a_task_is_final(world: World, change: str) -> None:
 @pytest.mark.parametrize(
     ("situation", "change", "fault"),
     [
-        ("held", "created_at = created_at + interval '1 s'", "its identity never changes"),
         ("held", "run_id = '{completed}'", "its identity never changes"),
         ("held", "requested_generation = requested_generation + 2", "requests are raised one by one"),
         ("dispatched", "requested_generation = requested_generation - 1", "requests are raised one by one"),
@@ -132,12 +240,6 @@ def test_a_work_row_is_stable(world: World, situation: str, change: str, fault: 
         assert (error.sqlstate, error.diag.message_primary) == ("PF006", f"work row of run {run}: {fault}")
         error = world.error("delete from pgflow.run_work where run_id = %(run)s", {"run": run})
         assert error.sqlstate == "55000"
-        for plain in world.plain.values():
-            error = world.error("insert into pgflow.run_work (run_id) values (%(run)s)", {"run": plain})
-            assert (error.sqlstate, error.diag.message_primary) == (
-                "PF005",
-                f"run {plain} is not of protocol 2",
-            )
 
 
 @pytest.mark.parametrize(

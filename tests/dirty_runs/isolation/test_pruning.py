@@ -116,7 +116,9 @@ def test_pruning_waits_for_no_run_of_protocol_2(old: World) -> None:
     other = Session(session.dsn)
     try:
         with other.connection.transaction():
-            other.execute("select from pgflow.runs where run_id in (select run_id from pgflow.run_work) for update")
+            other.execute(
+                "select from pgflow.runs where run_id in (select run_id from pgflow.run_work) for update"
+            )
             session.execute("set lock_timeout = '5s'")
             session.execute("select pgflow.prune_data_older_than('0')")
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -39,7 +40,11 @@ GRANTS = f"""
 WRAPPER = f"""
   create function public.start_demo() returns jsonb language sql security definer set search_path = ''
     as $$ select pgflow.start_flow_v2('demo', '{{}}') $$;
-  grant execute on function public.start_demo() to {CALLER};
+  create function public.delete_over() returns void language sql security definer set search_path = ''
+    as $$ select pgflow.delete_flow_and_data('over') $$;
+  create function public.forget_over() returns void language sql security definer set search_path = ''
+    as $$ delete from pgflow.run_work where flow_slug = 'over' $$;
+  grant execute on function public.start_demo(), public.delete_over(), public.forget_over() to {CALLER};
 """
 
 
@@ -57,7 +62,9 @@ class Upgraded:
 
     def as_role(self, role: str, query: str) -> list[tuple[object, ...]]:
         """Rows of a query, in a transaction of its own that commits."""
-        with psycopg.connect(make_conninfo(self.session.dsn, user=role)) as connection:
+        # Closed also when it cannot commit.
+        opened = psycopg.connect(make_conninfo(self.session.dsn, user=role))
+        with closing(opened) as connection, connection.transaction():
             return connection.execute(query.encode()).fetchall()
 
 
@@ -126,6 +133,20 @@ def test_the_new_tables_show_nobody_what_row_level_security_hides(upgraded: Upgr
 
 
 def test_a_start_by_a_function_of_the_owners_commits_for_who_has_no_rights_at_all(upgraded: Upgraded) -> None:
-    """The work row is looked for when the transaction ends, outside that function."""
     query = "select public.start_demo() ->> 'outcome'"
     assert upgraded.as_role(CALLER, query) == [("started",)]
+
+
+def test_so_does_a_deletion_and_a_lost_work_row_is_found_for_him_too(upgraded: Upgraded) -> None:
+    """A deleted work row's run is looked for when the transaction ends, outside those functions."""
+    session = upgraded.session
+    session.define("over")
+    run = session.started("over")
+    session.fail(session.claimed(run, "a"))
+    session.release(run)
+    with pytest.raises(psycopg.Error, match=f"run {run} of protocol 2 has lost its work row") as caught:
+        upgraded.as_role(CALLER, "select public.forget_over()::text")
+    assert caught.value.sqlstate == "PF006"
+    assert upgraded.as_role(CALLER, "select public.delete_over()") == [(None,)]
+    for table in ("runs", "run_work"):
+        assert session.rows(f"select from pgflow.{table} where run_id = %s", run) == [], table

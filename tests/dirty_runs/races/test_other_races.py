@@ -36,6 +36,16 @@ def start_v1(session: Session, flow: str, run: UUID | None = None) -> UUID:
     return started
 
 
+def protocols(meeting: Meeting, flow: str) -> dict[UUID, int]:
+    """The protocol of each run of a flow: 2 exactly when it has a work row."""
+    runs = meeting.watcher.rows(
+        "select run.run_id, coalesce(work.protocol_version, 1) as protocol"
+        " from pgflow.runs run left join pgflow.run_work work using (run_id) where run.flow_slug = %s",
+        flow,
+    )
+    return {row["run_id"]: row["protocol"] for row in runs}
+
+
 def claim_v1(session: Session, flow: str, *ids: int) -> dict[str, Any]:
     """A batch claim of protocol 1: message ids by what became of them."""
     outcome = session.value(
@@ -157,12 +167,8 @@ def test_starts_of_both_protocols_on_one_flow_do_not_wait_for_each_other(
     old_2, new_2 = meeting.meet(
         lambda one: start_v1(one, flow), lambda two: two.started(flow), commit=commit, waits=False
     )
-    runs = meeting.watcher.rows("select run_id, coalesce(protocol_version, 1) as protocol_version"
-        " from pgflow.runs left join pgflow.run_work using (run_id) where runs.flow_slug = %s",
-        flow,
-    )
     expected = {old: 1, new_2: 2} | ({new: 2, old_2: 1} if commit else {})
-    assert {row["run_id"]: row["protocol_version"] for row in runs} == expected
+    assert protocols(meeting, flow) == expected
     assert len(meeting.watcher.messages(flow)) == len(expected)
 
 
@@ -177,7 +183,7 @@ def test_one_run_id_is_of_the_protocol_that_came_first(meeting: Meeting, first: 
     won, lost = {1: (run, "23505"), 2: ("started", "conflict")}[first][0], {1: "conflict", 2: "23505"}[first]
     alone = {1: "started", 2: run}[first]
     assert meeting.meet(calls[first], calls[3 - first], commit=commit) == (won, lost if commit else alone)
-    assert meeting.watcher.run(run)["protocol_version"] == (first if commit else 3 - first)
+    assert protocols(meeting, flow) == {run: first if commit else 3 - first}
     assert len(meeting.watcher.messages(flow)) == 1
 
 

@@ -35,13 +35,14 @@ def test_a_start_makes_every_row_of_the_run_and_dispatches_a(session: Session, q
                 "input": {"a": [True, None], "b": 1},
                 "remaining_steps": 2,
                 "started_at": seen.now,
-                "protocol_version": 2,
-                "definition_sha256": identity,
             }
         },
         "run_work": {
             (run,): {
                 "run_id": run,
+                "flow_slug": "demo",
+                "protocol_version": 2,
+                "definition_sha256": identity,
                 "state": "clean",
                 "requested_generation": 0,
                 "processed_generation": 0,
