@@ -63,8 +63,8 @@ TRANSITIONS: tuple[Transition, ...] = (
         ),
         ("flow (advisory, exclusive)", "flow, steps and edge (written to, unchanged)", "new rows only"),
         (
-            "run with protocol_version 2 and the SHA-256 of its canonical definition",
-            "work row: clean, generations 0",
+            "the run, and its work row, which alone says that it speaks protocol 2: the SHA-256 of its "
+            "canonical definition, clean, generations 0",
             "states of both steps; A started",
             "A's task and its message, visible after A's start delay",
         ),

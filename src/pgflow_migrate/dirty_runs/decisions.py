@@ -53,12 +53,23 @@ DECISIONS: tuple[tuple[str, str], ...] = (
         "never repeats a report that was answered.",
     ),
     (
+        "Where the protocol is kept",
+        "A run speaks protocol 2 exactly when it has a work row, made with it and kept as long. The table of runs "
+        "itself is as it was, so sessions that have start_flow() compiled go on while the revision is applied.",
+    ),
+    (
+        "Chunks that record nothing",
+        "A chunk that is cancelled (statement_timeout), or whose commit fails, is as if it had never been tried: "
+        "its run stays due, and first. Processors need a statement_timeout above what a chunk takes.",
+    ),
+    (
         "Events",
         "Hints. One that cannot be sent is a warning; what the database accepted stays.",
     ),
 )
 
 DEFERRED: tuple[str, ...] = (
+    "a bound on the nesting of JSON: PostgreSQL holds thousands of levels, Python's reader about a thousand",
     "maps, conditions, skipping, more than two steps, branches",
     "retries of handlers, and any policy but max_attempts 1 with when_exhausted fail",
     "what becomes of tasks whose executors are lost again and again, beyond attention",
@@ -71,6 +82,8 @@ DEFERRED: tuple[str, ...] = (
 )
 
 NO_GO: tuple[str, ...] = (
+    "starts or structural changes of several flows in one transaction, in different orders: they deadlock, and "
+    "one of them is rolled back",
     "production use, or protocol 2 as a default of anything",
     "a poller of protocol 1 on a queue of protocol 2: reading hides messages, though it cannot claim them",
     "flows that runs of both protocols use at the same time",
