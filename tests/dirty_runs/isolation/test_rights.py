@@ -138,7 +138,7 @@ def test_a_start_by_a_function_of_the_owners_commits_for_who_has_no_rights_at_al
 
 
 def test_so_does_a_deletion_and_a_lost_work_row_is_found_for_him_too(upgraded: Upgraded) -> None:
-    """A deleted work row's run is looked for when the transaction ends, outside those functions."""
+    """Its run is looked for when the transaction ends: before PostgreSQL 18 by the rights of who calls."""
     session = upgraded.session
     session.define("over")
     run = session.started("over")
