@@ -54,12 +54,15 @@ DECISIONS: tuple[tuple[str, str], ...] = (
     ),
     (
         "Where the protocol is kept",
-        "A run speaks protocol 2 exactly when it has a work row, made with it and kept as long. The table of runs "
-        "itself is as it was, so sessions that have start_flow() compiled go on while the revision is applied.",
+        "A run speaks protocol 2 exactly when it has a work row, made with it and kept as long. The table "
+        "of runs "
+        "itself is as it was, so sessions that have start_flow() compiled go on while the revision is "
+        "applied.",
     ),
     (
         "Chunks that record nothing",
-        "A chunk that is cancelled (statement_timeout), or whose commit fails, is as if it had never been tried: "
+        "A chunk that is cancelled (statement_timeout), or whose commit fails, is as if it had never been "
+        "tried: "
         "its run stays due, and first. Processors need a statement_timeout above what a chunk takes.",
     ),
     (
@@ -82,7 +85,8 @@ DEFERRED: tuple[str, ...] = (
 )
 
 NO_GO: tuple[str, ...] = (
-    "starts or structural changes of several flows in one transaction, in different orders: they deadlock, and "
+    "starts or structural changes of several flows in one transaction, in different orders: they "
+    "deadlock, and "
     "one of them is rolled back",
     "production use, or protocol 2 as a default of anything",
     "a poller of protocol 1 on a queue of protocol 2: reading hides messages, though it cannot claim them",

@@ -58,7 +58,8 @@ _ALL_RUNS = (
 )
 _TOUCHED = (
     "select run.run_id from pgflow.runs run left join pgflow.step_tasks task using (run_id)"
-    " where run.run_id not in (select run_id from pgflow.run_work) and (run.status, task.status, task.attempts_count, task.requeued_count)"
+    " where run.run_id not in (select run_id from pgflow.run_work)"
+    " and (run.status, task.status, task.attempts_count, task.requeued_count)"
     " is distinct from ('started', 'queued', 0, 0)"
 )
 _QUEUES = (
