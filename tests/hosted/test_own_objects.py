@@ -118,11 +118,13 @@ MORE_FACTS = {
     "options": "select relname, reloptions, relreplident::text, relrowsecurity, relacl::text from pg_class"
     " where relnamespace = 'pgflow'::regnamespace and relname not in"
     " ('step_tasks_queue_message_key', 'idx_step_tasks_queued_msg', 'flows_slug_case_insensitive_key',"
-    " 'steps_slug_case_insensitive_key') and relname !~ 'run_work|runs_protocol_2|task_claims' order by 1",
+    " 'steps_slug_case_insensitive_key', 'idx_steps_queue_name')"
+    " and relname !~ 'run_work|task_claims' order by 1",
     "columns": "select attname, attstorage::text, attstattarget, attacl::text from pg_attribute"
     " where attrelid = 'pgflow.step_tasks'::regclass and attnum > 0"
     " and attname not in ('queue_name', 'current_claim_id') order by 1",
-    "policies": "select policyname, roles::text, qual from pg_policies where schemaname = 'pgflow'",
+    "policies": "select policyname, roles::text, qual from pg_policies where schemaname = 'pgflow'"
+    " and tablename not in ('run_work', 'task_claims')",
     "default privileges": "select defaclnamespace::regnamespace::text, defaclacl::text from pg_default_acl",
     "comments": "select objoid::regclass::text, objsubid, description from pg_description"
     " where classoid = 'pg_class'::regclass and description like 'our%' order by 1, 2",

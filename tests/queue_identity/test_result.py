@@ -154,7 +154,7 @@ def test_deletion_drops_the_exact_spelling_and_only_that_flow(session: Connectio
 
 
 def test_a_second_upgrade_changes_nothing(database_at: Callable[[str], str]) -> None:
-    result = upgrade(database_at("queue_identity"))
+    result = upgrade(database_at(HEAD))
     assert (result.already_current, result.revision, result.applied) == (True, HEAD, ())
 
 
