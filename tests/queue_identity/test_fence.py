@@ -130,9 +130,14 @@ def test_a_producer_that_waits_behind_the_upgrade_goes_on_as_if_nothing_had_happ
     assert [one.revision for one in result.applied] == ["queue_identity", "dirty_runs"]
     assert run is not None
     assert run["status"] == "started"
-    task = observer.execute("select queue_name, message_id, status from pgflow.step_tasks").fetchall()
-    assert task == [{"queue_name": "orders", "message_id": 1, "status": "queued"}]
-    assert observer.execute("select msg_id from pgmq.q_orders").fetchall() == [{"msg_id": 1}]
+    tasks = observer.execute(
+        "select queue_name, message_id, status from pgflow.step_tasks order by message_id"
+    ).fetchall()
+    assert tasks == [{"queue_name": "orders", "message_id": id_, "status": "queued"} for id_ in (1, 2)]
+    assert observer.execute("select msg_id from pgmq.q_orders order by 1").fetchall() == [
+        {"msg_id": 1},
+        {"msg_id": 2},
+    ]
 
 
 def test_a_session_that_would_deadlock_with_us_never_hears_of_it(
