@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 from tests.dirty_runs.model.agreement import (
     NOT_MET,
-    SEQUENCES,
     assert_coverage,
     assert_nothing_else,
     outcomes,
@@ -19,6 +18,8 @@ from tests.dirty_runs.model.agreement import (
 from tests.dirty_runs.model.driver import Driver
 from tests.dirty_runs.model.rules import Flow
 from tests.dirty_runs.model.sequences import Generator
+
+EXAMPLES = 2_000
 
 CHOICES = st.integers(0, 2**64 - 1).map(Random)
 """What a call is made with. Even choices come far; hypothesis chooses, and drops, whole calls."""
@@ -87,7 +88,7 @@ def test_the_database_does_what_the_model_does_whatever_is_called(dsn: str) -> N
         run_state_machine_as_test(
             Protocol,
             settings=settings(
-                max_examples=SEQUENCES,
+                max_examples=EXAMPLES,
                 stateful_step_count=12,
                 derandomize=True,
                 database=None,
@@ -95,7 +96,7 @@ def test_the_database_does_what_the_model_does_whatever_is_called(dsn: str) -> N
                 suppress_health_check=list(HealthCheck),
             ),
         )
-        assert Protocol.driver.sequences >= SEQUENCES
+        assert Protocol.driver.sequences >= EXAMPLES
         assert_nothing_else(Protocol.driver)
         assert_coverage(
             Protocol.driver.met,

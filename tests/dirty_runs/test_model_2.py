@@ -1,4 +1,4 @@
-"""Random sequences of calls against a model of the contract: part 2 of 2; and that it finds faults."""
+"""Random sequences of calls against a model of the contract: from seeds, far into runs; and planted faults."""
 
 from __future__ import annotations
 
