@@ -1,4 +1,4 @@
-"""Random sequences of calls against a model of the contract: from seeds, far into runs; and planted faults."""
+"""Random sequences of calls against a model of the contract: from seeds, far into runs; planted faults."""
 
 from __future__ import annotations
 
