@@ -42,10 +42,10 @@ def wait_until_blocked(observer: Connection, connection: Connection) -> None:
     wait_until(observer, "select where cardinality(pg_blocking_pids(%s)) > 0", connection.info.backend_pid)
 
 
-def take_fence(ours: Connection) -> bool:
+def take_fence(ours: Connection, max_wait: str = "60s") -> bool:
     """Take the fence in a transaction of its own, waiting up to a minute."""
     with ours.transaction():
-        ours.execute("select set_config('pgflow_migrate.max_wait', '60s', true)")
+        ours.execute("select set_config('pgflow_migrate.max_wait', %s, true)", (max_wait,))
         ours.execute(FENCE)
     return True
 
@@ -95,6 +95,26 @@ def test_looking_for_live_workers_leaves_no_lock_that_the_fence_would_have_to_up
             """
         ).fetchall()
     assert held == []
+
+
+def test_a_second_revision_of_the_transaction_does_not_wait_with_the_locks_in_hand(
+    dsn: str, connect: Callable[[str], Connection]
+) -> None:
+    """A snapshot that is taken behind the fence would make another try wait for it."""
+    ours, reader = connect(dsn), connect(dsn)
+    with ours.transaction():
+        ours.execute("select set_config('pgflow_migrate.max_wait', '1s', true)")
+        ours.execute(FENCE)
+        with reader.transaction():
+            reader.execute("set transaction isolation level repeatable read")
+            reader.execute("select from pg_class")
+            ours.execute(FENCE)
+    # It goes with the transaction: the next one raises it anew, and minds the snapshot.
+    with reader.transaction():
+        reader.execute("set transaction isolation level repeatable read")
+        reader.execute("select from pg_class")
+        with pytest.raises(psycopg.errors.LockNotAvailable, match="snapshots from before the upgrade"):
+            take_fence(ours, max_wait="1s")
 
 
 def test_settings_go_with_the_transaction(dsn: str, connect: Callable[[str], Connection]) -> None:

@@ -35,7 +35,7 @@ begin
       union all
       select
         'v2-claim', claim.claim_id::text,
-        'Claims belong to tasks of protocol 2 alone.'
+        'A claim belongs to a run with a work row. That row is lost, or somebody has written claims by hand.'
       from pgflow.task_claims claim
       where not exists (select from pgflow.run_work work where work.run_id = claim.run_id)
       union all

@@ -126,6 +126,66 @@ def test_who_deletes_flows_needs_no_right_to_update_tasks(upgraded: Upgraded) ->
     assert upgraded.session.rows("select from pgflow.flows where flow_slug = 'gone'") == []
 
 
+@pytest.fixture
+def late(upgraded: Upgraded, server: Server) -> Iterator[str]:
+    """A role that gets all rights on the tables that protocol 1 has, after protocol 2 came."""
+    name = "rights_late"
+    upgraded.session.execute(
+        f"""
+        create role {name} login;
+        grant usage on schema pgflow, pgmq, realtime to {name};
+        grant insert on all tables in schema realtime to {name};
+        grant usage on all sequences in schema realtime, pgmq to {name};
+        grant select, insert, update, delete on pgflow.flows, pgflow.steps, pgflow.deps, pgflow.runs,
+          pgflow.step_states, pgflow.step_tasks, pgflow.workers to {name};
+        grant all on all tables in schema pgmq to {name};
+        create policy of_late on pgflow.runs to {name} using (true);
+        create policy of_late on pgflow.step_tasks to {name} using (true);
+        """
+    )
+    yield name
+    upgraded.session.execute(
+        f"drop policy of_late on pgflow.runs; drop policy of_late on pgflow.step_tasks; drop owned by {name}"
+    )
+    upgraded.session.execute(f"drop role {name}")
+
+
+def test_protocol_1_needs_no_right_on_the_tables_of_protocol_2(upgraded: Upgraded, late: str) -> None:
+    for table in ("run_work", "task_claims"):
+        with pytest.raises(InsufficientPrivilege):
+            upgraded.as_role(late, f"select from pgflow.{table}")
+    ((run,),) = upgraded.as_role(late, "select run_id from pgflow.start_flow('v1', '{}')")
+    message = upgraded.session.value(
+        "select message_id from pgflow.step_tasks where run_id = %s and step_slug = 'a'", run
+    )
+    worker = UUID("00000000-0000-4000-8000-000000000009")
+    upgraded.as_role(
+        late,
+        "insert into pgflow.workers (worker_id, queue_name, function_name)"
+        f" values ('{worker}', 'v1', 'late') returning 1",
+    )
+    claim = f"select pgflow.claim_tasks('v1', 'v1', array[{message}]::bigint[], '{worker}') ->> 'outcome'"
+    assert upgraded.as_role(late, claim) == [("claimed",)]
+    assert upgraded.as_role(late, f"select status from pgflow.complete_task('{run}', 'a', 0, '1')") == [
+        ("completed",)
+    ]
+
+
+def test_protocol_1_knows_the_runs_of_protocol_2_also_where_their_work_is_hidden(
+    upgraded: Upgraded, late: str
+) -> None:
+    run = upgraded.session.started()
+    upgraded.session.claimed(run, "a")
+    before = upgraded.session.everything()
+    for call in ("complete_task('{}', 'a', 0, '1')", "fail_task('{}', 'a', 0, 'no')"):
+        with pytest.raises(psycopg.Error) as caught:
+            upgraded.as_role(late, f"select 1 from pgflow.{call.format(run)}")
+        assert caught.value.sqlstate == "PF005"
+    for helper in ("maybe_complete_run", "start_ready_steps", "cascade_complete_taskless_steps"):
+        upgraded.as_role(late, f"select pgflow.{helper}('{run}')::text")
+    assert upgraded.session.everything() == before
+
+
 def test_the_new_tables_show_nobody_what_row_level_security_hides(upgraded: Upgraded) -> None:
     assert upgraded.session.rows("select from pgflow.task_claims where run_id = %s", upgraded.failed) == [{}]
     for table in ("runs", "run_work", "step_tasks", "task_claims"):

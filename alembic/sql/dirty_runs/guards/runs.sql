@@ -1,5 +1,5 @@
 -- Address and input of a run of protocol 2, and its end, are final; its output is bounded. No function of protocol 1
--- gets to the trigger function: it changes neither, and its large outputs are told apart there.
+-- gets to the trigger function but with a large output, which is allowed there.
 -- Input as text: as jsonb 1 equals 1.0, and as many zeros as make it too large.
 create trigger protocol_2_identity
   before update of run_id, flow_slug, input on pgflow.runs
