@@ -1,5 +1,5 @@
--- The tables of protocol 2, which are empty, and its one column. Nothing is rewritten. No CASCADE: what somebody has built
--- on them stops this instead of going with them.
+-- The tables of protocol 2, which are empty, and its one column. Nothing is rewritten. No CASCADE: what somebody has
+-- built on them stops this instead of going with them.
 alter table pgflow.step_tasks
   drop constraint step_tasks_current_claim_fkey,
   drop constraint claimed_output_is_bounded,
