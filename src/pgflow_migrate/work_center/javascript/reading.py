@@ -22,7 +22,7 @@ def parse(text: str) -> Value:
     try:
         return cast(Value, _DECODER.decode(text))
     except RecursionError:
-        return _parse_deep(text)
+        return parse_deep(text)
 
 
 def parse_or(value: object, fallback: Value) -> Value:
@@ -68,7 +68,7 @@ class _Container:
         )
 
 
-def _parse_deep(text: str) -> Value:
+def parse_deep(text: str) -> Value:
     """The same without recursion, and much slower."""
     # The text as a whole is the only element of an array without brackets.
     containers = [_Container(None)]
