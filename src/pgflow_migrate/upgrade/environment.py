@@ -15,12 +15,9 @@ so that all of them leave the same behind. The config's attributes, all optional
 
 from __future__ import annotations
 
-import contextlib
 import os
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
-from logging.config import fileConfig
 from typing import Any
 
 import psycopg
@@ -30,7 +27,8 @@ from alembic.runtime.environment import EnvironmentContext
 from alembic.runtime.migration import MigrationContext, MigrationStep, RevisionStep, StampStep
 
 from pgflow_migrate import database, durations
-from pgflow_migrate.errors import BlockedError, PgflowMigrateError
+from pgflow_migrate.alembic_command import under_alembic_command
+from pgflow_migrate.errors import PgflowMigrateError
 from pgflow_migrate.releases import identify
 from pgflow_migrate.releases.chain import release_of
 from pgflow_migrate.upgrade import failures, ledger, session
@@ -53,7 +51,7 @@ def run_online(context: EnvironmentContext) -> None:
         PgflowMigrateError: as :func:`pgflow_migrate.upgrade.run.upgrade`; under the ``alembic`` command it is
             printed instead and ends the process with its exit code.
     """
-    with _under_alembic_command(context.config):
+    with under_alembic_command(context.config):
         given = context.config.attributes.get("connection")
         if given is not None:
             _run(context, given)
@@ -72,7 +70,7 @@ def run_online(context: EnvironmentContext) -> None:
 
 def run_offline(context: EnvironmentContext) -> None:
     """Print the revisions as one script: settings, ledger, revisions, versions, in one transaction."""
-    with _under_alembic_command(context.config):
+    with under_alembic_command(context.config):
         recorder = Recorder(context.script)
         transaction = context.config.attributes.get("transaction", True)
         context.configure(
@@ -241,21 +239,3 @@ def _duration(arguments: dict[str, str], name: str, default: timedelta) -> timed
         return durations.parse(arguments[name]) if arguments.get(name) else default
     except ValueError as error:
         raise PgflowMigrateError(f"-x {name}: {error}") from None
-
-
-@contextlib.contextmanager
-def _under_alembic_command(config: Config) -> Iterator[None]:
-    """Under the ``alembic`` command, log as its ini file says, and show errors as our own command does."""
-    if config.cmd_opts is None:
-        yield
-        return
-    if config.config_file_name:
-        fileConfig(config.config_file_name, disable_existing_loggers=False)
-    try:
-        yield
-    except PgflowMigrateError as error:
-        findings = error.findings if isinstance(error, BlockedError) else ()
-        details = [*error.details, *(f"{finding.code}: {finding.hint}" for finding in findings)]
-        lines = [f"error: {error.message}", *(f"  {detail}" for detail in details), error.remedy]
-        print("\n".join(line for line in lines if line), file=sys.stderr)
-        raise SystemExit(error.exit_code) from None

@@ -12,6 +12,7 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import tuple_row
 
+from pgflow_migrate import ledger_rules
 from pgflow_migrate.errors import BlockedError, PgflowMigrateError
 from pgflow_migrate.upgrade import checksum
 
@@ -112,7 +113,7 @@ def refuse_newer(names: Collection[str], known: Collection[str]) -> None:
     Raises:
         PgflowMigrateError: it does.
     """
-    newer = sorted({RENAMED.get(name, name) for name in names} - set(known))
+    newer = ledger_rules.unknown(names, known, RENAMED)
     if newer:
         raise PgflowMigrateError(
             f'This database was upgraded by a newer pgflow-migrate: it is at revision "{newer[-1]}".',
@@ -127,7 +128,7 @@ def changed(recorded: Sequence[Entry], present: Mapping[str, str]) -> tuple[str,
         recorded: what the ledger holds, of revisions that this installation has.
         present: their :func:`checksums`.
     """
-    return tuple(entry.name for entry in recorded if entry.checksum != present[entry.name])
+    return ledger_rules.changed([(entry.name, entry.checksum) for entry in recorded], present)
 
 
 def refuse_changed(recorded: Sequence[Entry], present: Mapping[str, str]) -> None:

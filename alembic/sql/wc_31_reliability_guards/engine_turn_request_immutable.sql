@@ -1,0 +1,11 @@
+-- A request that is prepared stays as it is; step 32 makes the same trigger for the table that it rebuilds.
+
+CREATE TRIGGER IF NOT EXISTS trg_engine_turn_request_immutable
+    BEFORE UPDATE ON engine_turns
+    WHEN NEW.run_id IS NOT OLD.run_id OR NEW.ordinal IS NOT OLD.ordinal OR
+      NEW.request_body IS NOT OLD.request_body OR NEW.request_hash IS NOT OLD.request_hash OR
+      NEW.input_entry_ids IS NOT OLD.input_entry_ids OR
+      NEW.message_entry_ids IS NOT OLD.message_entry_ids OR NEW.control_entry_ids IS NOT OLD.control_entry_ids
+    BEGIN
+      SELECT RAISE(ABORT, 'prepared EngineTurn request is immutable');
+    END;
