@@ -31,8 +31,13 @@ OF_A_VALUE = ("stringify", "stable_json", "to_string", "to_number", "truthy", "i
 
 def answer(question: str, argument: Value) -> object:
     """What Python answers, written; what is thrown too."""
+    return answer_of(ANSWERS[question], argument)
+
+
+def answer_of(ask: Callable[[Any], Value], argument: Value) -> object:
+    """What a function answers, likewise."""
     try:
-        return written(ANSWERS[question](argument))
+        return written(ask(argument))
     except JavaScriptTypeError:
         return {"throws": "TypeError"}
     except ValueError:

@@ -7,7 +7,9 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from tests.work_center.javascript.questions import ANSWERS, HERE, answer, read, same_digits
+from tests.work_center.javascript.questions import ANSWERS, HERE, answer, answer_of, read, same_digits
+
+from pgflow_migrate.work_center.javascript.reading import parse_deep
 
 RECORDED: list[tuple[str, Any, Any]] = json.loads((HERE / "recorded.json").read_text(encoding="ascii"))
 QUESTIONS = Counter(question for question, _, _ in RECORDED)
@@ -22,6 +24,13 @@ def test_every_recorded_answer_is_given(question: str) -> None:
         if repr(given := answer(question, read(argument))) != repr(same_digits(expected))
     ]
     assert different == []
+
+
+def test_the_reader_of_deep_texts_reads_every_recorded_text_alike() -> None:
+    texts = [text for question, text, _ in RECORDED if question == "parse"]
+    assert {text: repr(answer_of(parse_deep, text)) for text in texts} == {
+        text: repr(answer("parse", text)) for text in texts
+    }
 
 
 def test_the_digits_of_recorded_numbers_are_those_of_node() -> None:

@@ -73,6 +73,4 @@ def keys(value: dict[str, Value]) -> list[str]:
 
 def is_index(key: str) -> bool:
     """Whether the key is an array index: 0 to 2^32 - 2 in decimal digits without leading zeros."""
-    return (
-        key.isdecimal() and key.isascii() and len(key) <= 10 and int(key) < 2**32 - 1 and key == str(int(key))
-    )
+    return key.isdecimal() and len(key) <= 10 and int(key) < 2**32 - 1 and key == str(int(key))
