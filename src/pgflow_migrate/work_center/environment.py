@@ -80,16 +80,28 @@ def run_offline(context: EnvironmentContext) -> None:
 
 
 def _run(context: EnvironmentContext, plan: Plan, store: Store, before_first: BeforeFirst) -> None:
-    with _borrowed(store.connection) as connection:
+    with _borrowed(store.connection) as connection, _version_table(store.connection):
         context.configure(
             connection=connection,
-            version_table_schema="temp",
             fn=partial(_planned, plan, store, before_first),
             work_center_store=store,
         )
-        if recorded := _recorded_prefix(store.connection):
-            context.get_context().stamp(context.script, recorded[-1].revision)
         context.run_migrations()
+
+
+@contextlib.contextmanager
+def _version_table(connection: sqlite3.Connection) -> Iterator[None]:
+    """Alembic's version table with what the ledger says; a temporary table is found before any other."""
+    connection.execute("create temp table alembic_version (version_num varchar(32) not null primary key)")
+    try:
+        if recorded := _recorded_prefix(connection):
+            connection.execute("insert into temp.alembic_version values (?)", (recorded[-1].revision,))
+        yield
+    finally:
+        with contextlib.suppress(
+            sqlite3.Error
+        ):  # after an error that ended the caller's transaction it is gone
+            connection.execute("drop table if exists temp.alembic_version")
 
 
 def _planned(
@@ -170,9 +182,6 @@ def _borrowed(connection: sqlite3.Connection) -> Iterator[sa.Connection]:
             yield borrowed
     finally:
         engine.dispose()
-        # A connection that broke has no temporary schema any more.
-        with contextlib.suppress(sqlite3.Error):
-            connection.execute("drop table if exists temp.alembic_version")
         connection.text_factory, connection.row_factory = factories[:2]
         if ours:
             connection.isolation_level = factories[2]
