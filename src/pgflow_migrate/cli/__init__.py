@@ -25,6 +25,10 @@ COMMANDS = {
         "cmd_dirty_runs",
         "Look at runs of the internal protocol 2, reconcile one of them, print its contract.",
     ),
+    "work-center": (
+        "cmd_work_center",
+        "Upgrade, show and verify the SQLite store of the Work Center program.",
+    ),
     "replay": (
         "cmd_replay",
         "Take populated old databases through audit and upgrade, and compare with what must come of them.",

@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +45,15 @@ def run_online(context: EnvironmentContext) -> None:
             command it is printed instead and ends the process with its exit code.
     """
     with under_alembic_command(context.config):
-        context.configure(dialect_name="sqlite")  # for its options alone: which command it is
+        context.configure(
+            dialect_name="sqlite", transactional_ddl=True
+        )  # for its options alone: which command it is
         command = context.get_context().opts
+        if getattr(command["fn"], "__name__", "") == "downgrade":
+            raise PgflowMigrateError(
+                "There is no downgrade of a store: the Work Center program knows none either.",
+                "Restore the backup that was made before the upgrade.",
+            )
         if "purge" in command:
             raise PgflowMigrateError(
                 "A store is not stamped: its ledger is the Work Center program's, too.",
@@ -83,6 +90,7 @@ def _run(context: EnvironmentContext, plan: Plan, store: Store, before_first: Be
     with _borrowed(store.connection) as connection, _version_table(store.connection):
         context.configure(
             connection=connection,
+            transactional_ddl=True,
             fn=partial(_planned, plan, store, before_first),
             work_center_store=store,
         )
@@ -113,17 +121,22 @@ def _planned(
 ) -> Iterator[MigrationStep]:
     """Alembic's plan, each of its steps with a transaction and a look at the ledger around it."""
     steps = list(plan(heads, migration))
-    if any(step.is_downgrade for step in steps):
-        raise PgflowMigrateError(
-            "There is no downgrade of a store: the Work Center program knows none either.",
-            "Restore the backup that was made before the upgrade.",
-        )
     recorded = ledger.read(store.connection)
     due = [step for step in steps if _step(step).name not in recorded]
     stepper = Stepper(store, len(due), before_first)
     for step in steps:
-        step.migration_fn = partial(stepper.take, _step(step), step.migration_fn)
+        step.migration_fn = _taken(stepper, step)
         yield step
+
+
+def _taken(stepper: Stepper, step: MigrationStep) -> Callable[[], None]:
+    upgrade = step.migration_fn
+
+    @wraps(upgrade)  # Alembic logs its name
+    def take() -> None:
+        stepper.take(_step(step), upgrade)
+
+    return take
 
 
 def _step(planned: MigrationStep) -> chain.Step:
