@@ -27,7 +27,7 @@ from pgflow_migrate.work_center.javascript import (
     truthy,
 )
 from pgflow_migrate.work_center.progress import RowsRead
-from pgflow_migrate.work_center.revision import Store
+from pgflow_migrate.work_center.revision import Store, compile_only
 from pgflow_migrate.work_center.values import Refused, Row, bound, column, either, rows, shown
 
 _INTERVAL = 1000  # rows between two reports of progress
@@ -107,6 +107,7 @@ class _Backfill:
         self._prefix = number_to_string(float(store.source_schema_version or 22))
 
     def run(self) -> None:
+        compile_only(self._connection, _CONVERSATION, _CONVERSATION_ENTRY, _LEGACY_TURN, _ACTION_ENTRY)
         for row in self._read("work_items", _WORK_ITEMS):
             with _naming("work item", row["id"]):
                 self._converse(row)

@@ -88,5 +88,18 @@ def statements(text: str) -> Iterator[str]:
         raise ValueError(f"a SQL file ends within a statement: {statement[:60]!r}")
 
 
+def compile_only(connection: sqlite3.Connection, *queries: str) -> None:
+    """Let SQLite read statements with ``?`` without executing them.
+
+    The program prepares its statements before it has a row for them, so a column that is missing fails a step
+    on an empty store, too.
+
+    Raises:
+        sqlite3.OperationalError: a table or a column is missing.
+    """
+    for query in queries:
+        connection.execute(f"explain {query}", (None,) * query.count("?"))
+
+
 def _parameters(statement: str, values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if f":{name}" in statement}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 
 from pgflow_migrate.work_center.javascript import Value
+from pgflow_migrate.work_center.revision import compile_only
 from pgflow_migrate.work_center.values import Refused, bound, rows, shown
 
 _NUMBER = """
@@ -23,6 +24,7 @@ def number_runs(connection: sqlite3.Connection) -> None:
         Refused: a key cannot be read.
         sqlite3.Error: the store would not have it.
     """
+    compile_only(connection, _NUMBER)
     # All at once, as the program: the rows that are read are those that are written.
     read = list(rows(connection.execute("select id, action_id from runs order by action_id, started_at, id")))
     ordinals: dict[Value, float] = {}

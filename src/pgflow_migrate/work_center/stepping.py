@@ -66,7 +66,7 @@ class Stepper:
         if step.name in entries:
             return None
         connection.execute(ledger.CREATE)
-        # The program keeps the source version in a temporary table of this name, and drops what is in its way.
+        # The program has a temporary table of this name, and drops what stands in its way.
         connection.execute("drop table if exists main.migration_context")
         earlier = ledger.entry_of(entries, step)
         if earlier is not None:
