@@ -7,15 +7,19 @@ On one server, in one run. Databases at 0.16.0 and at queue identity take turns,
 worker does with runs of a single step: read a batch, claim it, complete each task. The 0.16.0 core claims by
 start_tasks, queue identity by claim_tasks. Then the same calls at queue identity and at dirty_runs, which has
 them look whether a run is of protocol 1; then at the latter with a small and a large history of finished
-tasks in the same flow. What counts are the ratios; the rates are this machine's.
+tasks in the same flow. What counts are the ratios; the rates are this machine's. Two databases made alike
+differ by some per cent, so that each comparison is made in --databases pairs of them; the ratio is the mean
+of theirs, with its standard error.
 """
 
 from __future__ import annotations
 
+import math
+import statistics
 import time
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -92,7 +96,6 @@ class Subject:
     claiming: float = 0.0
     completing: float = 0.0
     tasks: int = 0
-    slices: list[float] = field(default_factory=list)
 
     @property
     def rate(self) -> float:
@@ -146,7 +149,7 @@ def _subject(server: Server, name: str, release: str, history: int = 0) -> Subje
 def _measure(subjects: list[Subject], runs: int, slices: int, batch: int) -> None:
     """Let the subjects take turns, so that what else happens on the machine meets all of them alike."""
     for subject in subjects:
-        subject.start(batch)
+        subject.start(10 * batch)  # Plans are made, functions and caches filled.
         subject.work(batch)
         subject.claiming = subject.completing = subject.tasks = 0
     for number in range(slices):
@@ -162,6 +165,7 @@ def _measure(subjects: list[Subject], runs: int, slices: int, batch: int) -> Non
 @click.option("--slices", default=20, show_default=True, help="Turns that the databases take.")
 @click.option("--history", default=1_000_000, show_default=True, help="Finished tasks of the large history.")
 @click.option("--small-history", default=10_000, show_default=True, help="Finished tasks of the small one.")
+@click.option("--databases", default=1, show_default=True, help="Pairs of databases in a comparison.")
 @click.option("--against", multiple=True, type=click.Choice(AGAINST), help="Only this comparison, or these.")
 def main(
     server: str,
@@ -170,6 +174,7 @@ def main(
     slices: int,
     history: int,
     small_history: int,
+    databases: int,
     against: tuple[str, ...],
 ) -> None:
     """Measure claim and completion: against the 0.16.0 core, between revisions, beside a growing history."""
@@ -188,20 +193,45 @@ def main(
     with open_server(server, durable=True) as running:
         console.print(f"{running.label}: {runs} runs of a single step in each database, batches of {batch}")
         for other in against or AGAINST:
-            subjects = [_subject(running, *subject) for subject in wanted[other]]
+            pairs = [
+                [
+                    _subject(running, f"{name} {number}", release, finished)
+                    for name, release, finished in wanted[other]
+                ]
+                for number in range(databases)
+            ]
+            subjects = [subject for pair in pairs for subject in pair]
             _measure(subjects, runs, slices, batch)
-            title = f"against {other}"
-            table = Table("database", "tasks a second", "ratio", "ms a claim", "ms a completion", title=title)
-            for subject in subjects:
+            table = Table(
+                "database",
+                "tasks a second",
+                "ratio",
+                "ms a claim",
+                "ms a completion",
+                title=f"against {other}",
+            )
+            for place, (name, *_) in enumerate(wanted[other]):
+                alike = [pair[place] for pair in pairs]
+                tasks = sum(subject.tasks for subject in alike)
+                claiming = sum(subject.claiming for subject in alike)
+                completing = sum(subject.completing for subject in alike)
                 table.add_row(
-                    subject.name,
-                    f"{subject.rate:.0f}",
-                    f"{subject.rate / subjects[0].rate:.2f}",
-                    f"{1000 * subject.claiming * batch / subject.tasks:.2f}",
-                    f"{1000 * subject.completing / subject.tasks:.2f}",
+                    name,
+                    f"{tasks / (claiming + completing):.0f}",
+                    _ratio([pair[place].rate / pair[0].rate for pair in pairs]),
+                    f"{1000 * claiming * batch / tasks:.2f}",
+                    f"{1000 * completing / tasks:.2f}",
                 )
+            for subject in subjects:
                 subject.connection.close()
             console.print(table)
+
+
+def _ratio(ratios: list[float]) -> str:
+    mean = f"{statistics.mean(ratios):.3f}"
+    if len(ratios) == 1:
+        return mean
+    return f"{mean} ± {statistics.stdev(ratios) / math.sqrt(len(ratios)):.3f}"
 
 
 if __name__ == "__main__":

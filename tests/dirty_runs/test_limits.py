@@ -105,10 +105,10 @@ def test_numbers_in_triggers_are_those_of_the_contract(session: Session) -> None
         " where not tgisinternal and tgfoid::regproc::text like 'pgflow.%%'"
     )
     assert len(texts) > 10
-    # Names such as _v2_guard_run and protocol_2_output have digits, too.
+    # Names such as _v2_guard_run and protocol_2_end have digits, too.
     numbers = {row["name"]: [int(n) for n in re.findall(r"(?<![\w.])\d+", row["text"])] for row in texts}
     assert {name: found for name, found in numbers.items() if found} == {
-        "protocol_2_output": [limit("run_output_bytes")]
+        "protocol_2_end": [limit("run_output_bytes")]
     }
 
 

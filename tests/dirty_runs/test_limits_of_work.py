@@ -233,7 +233,8 @@ def test_a_run_with_more_rows_than_the_contract_allows_fails_its_chunk(
         after = counted(crowd)
         assert (outcome["outcome"], outcome["sqlstate"]) == ("failed", "PF007")
         assert f"run {run} has more rows than the contract allows: " in outcome["error"]
-        assert after[table] - before[table] <= 4
+        # One beyond the limit, and entries of row versions that the run has left in the indexes.
+        assert after[table] - before[table] <= 10
         assert crowd.state(run, "b")["status"] == "created"
     assert crowd.settle_down(run) == ["dispatched", "clean"]
 

@@ -364,15 +364,9 @@ INVENTORY: tuple[Writer, ...] = (
         "protocol_2_end on runs",
         "trigger",
         "nothing: a guard",
-        "rejects: PF006 for a change of a final status of a run of protocol 2",
+        "rejects: PF006 for a change of a final status of a run of protocol 2, and for an output that is larger"
+        " than run_output_bytes",
         "isolation/test_identity.py::test_a_final_status_is_final",
-    ),
-    Writer(
-        "protocol_2_output on runs",
-        "trigger",
-        "nothing: a guard",
-        "rejects: PF006 for an output of a run of protocol 2 that is larger than run_output_bytes",
-        "isolation/test_identity.py::test_the_output_of_a_run_is_bounded",
     ),
     Writer(
         "protocol_2_address on step_tasks",

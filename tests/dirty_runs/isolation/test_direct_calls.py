@@ -50,7 +50,13 @@ ON_RUNS = (
         "select pgflow.cascade_complete_taskless_steps(%(run)s)",
         [0],
     ),
-    Call("cascade_resolve_conditions(uuid)", "select pgflow.cascade_resolve_conditions(%(run)s)", [True]),
+    # Whether the run goes on: nothing is resolved in it, so unless it had failed before.
+    Call(
+        "cascade_resolve_conditions(uuid)",
+        "select pgflow.cascade_resolve_conditions(%(run)s) = (select status <> 'failed' from pgflow.runs"
+        " where run_id = %(run)s)",
+        [True],
+    ),
     Call(
         "_cascade_force_skip_steps(uuid, text, text)",
         "select pgflow._cascade_force_skip_steps(%(run)s, %(step)s, 'handler_failed')",

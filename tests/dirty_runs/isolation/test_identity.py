@@ -15,6 +15,11 @@ from pgflow_migrate.dirty_runs.limits import limit
 INPUT_BYTES, RUN_OUTPUT_BYTES = limit("input_bytes"), limit("run_output_bytes")
 
 RUN = ("runs", "run {} of protocol 2: address, input and a final status are never changed")
+TASK = "task ({run_id}, {step_slug}, {task_index}): queue, message and address are never changed"
+UPDATE_TASK = (
+    "update pgflow.step_tasks set {} where (run_id, step_slug, task_index)"
+    " = (%(run_id)s, %(step_slug)s, %(task_index)s)"
+)
 WORK = ("run_work", "work row of run {}: its identity never changes")
 
 
@@ -23,7 +28,6 @@ WORK = ("run_work", "work row of run {}: its identity never changes")
     [
         (*RUN, "input = '{{\"other\": 1}}'"),
         (*RUN, "flow_slug = 'plain'"),
-        (*RUN, "run_id = gen_random_uuid()"),
         (*WORK, "protocol_version = 1, definition_sha256 = null"),
         (*WORK, "definition_sha256 = sha256('other')"),
         (*WORK, "flow_slug = 'plain'"),
@@ -38,6 +42,16 @@ def test_the_identity_of_a_run_is_final(world: World, table: str, message: str, 
         for run in world.runs.values():
             error = world.error(f"update pgflow.{table} set {change} where run_id = %(run)s", {"run": run})
             assert (error.sqlstate, error.diag.message_primary) == ("PF006", message.format(run))
+
+
+def test_the_id_of_a_run_is_final(world: World) -> None:
+    """Its states refer to it, and their foreign key is looked at before the guard."""
+    with world.unchanged():
+        for run in world.runs.values():
+            error = world.error(
+                "update pgflow.runs set run_id = gen_random_uuid() where run_id = %(run)s", {"run": run}
+            )
+            assert (error.sqlstate, error.diag.constraint_name) == ("23503", "step_states_run_id_fkey")
 
 
 @pytest.mark.parametrize(
@@ -193,29 +207,31 @@ def test_a_run_of_protocol_2_has_its_work_row(lasting: Session) -> None:
 
 
 @pytest.mark.parametrize(
-    "change",
-    [
-        "queue_name = 'plain'",
-        "message_id = message_id + 1000",
-        "message_id = null",
-        "task_index = 7",
-        "step_slug = case step_slug when 'a' then 'b' else 'a' end, task_index = 7",
-    ],
+    "change", ["queue_name = 'elsewhere'", "message_id = message_id + 1000", "message_id = null"]
 )
-def test_the_address_of_a_task_is_final(world: World, change: str) -> None:
+def test_the_message_of_a_task_is_final(world: World, change: str) -> None:
     with world.unchanged():
         for task in world.tasks():
-            address = {key: task[key] for key in ("run_id", "step_slug", "task_index")}
-            error = world.error(
-                f"update pgflow.step_tasks set {change} where (run_id, step_slug, task_index)"
-                " = (%(run_id)s, %(step_slug)s, %(task_index)s)",
-                address,
-            )
-            assert (error.sqlstate, error.diag.message_primary) == (
-                "PF006",
-                f"task ({task['run_id']}, {task['step_slug']}, {task['task_index']}): queue, message and"
-                " address are never changed",
-            )
+            error = world.error(UPDATE_TASK.format(change), task)
+            assert (error.sqlstate, error.diag.message_primary) == ("PF006", TASK.format(**task))
+
+
+@pytest.mark.parametrize(
+    "change", ["task_index = 7", "step_slug = case step_slug when 'a' then 'b' else 'a' end, task_index = 7"]
+)
+def test_the_address_of_a_task_is_final(world: World, change: str) -> None:
+    """Where claims refer to it, their foreign key is looked at before the guard."""
+    claimed = {row["run_id"] for row in world.session.rows("select run_id from pgflow.task_claims")}
+    refused = []
+    with world.unchanged():
+        for task in world.tasks():
+            error = world.error(UPDATE_TASK.format(change), task)
+            if error.sqlstate == "23503":
+                assert error.diag.constraint_name == "task_claims_run_id_step_slug_task_index_fkey"
+            else:
+                assert (error.sqlstate, error.diag.message_primary) == ("PF006", TASK.format(**task))
+            refused.append((task["run_id"] in claimed, error.sqlstate))
+    assert {(True, "23503"), (False, "PF006")} <= set(refused)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,9 @@ declare
   step_output jsonb;
   task_count integer;
 begin
-  perform pgflow._require_protocol_1(p_state.run_id);
+  if pgflow._speaks_protocol_2(p_state.run_id) then
+    perform pgflow._require_protocol_1(p_state.run_id);
+  end if;
   if p_state.remaining_tasks > 1 then
     update pgflow.step_states state
     set remaining_tasks = state.remaining_tasks - 1

@@ -11,6 +11,8 @@ volatile
 set search_path = pg_catalog, pg_temp
 as $$
 declare
+  -- Asked once for the batch. What comes to be later is held by nobody here, and so busy.
+  of_protocol_2 constant bigint[] := pgflow._v2_owned_messages(p_queue_name, p_msg_ids);
   judged_count integer;
   without_task bigint[];
 begin
@@ -46,7 +48,7 @@ begin
     cross join lateral (
       select
         case
-          when pgflow._speaks_protocol_2(task.run_id) then 'other_protocol'
+          when task.message_id = any (of_protocol_2) then 'other_protocol'
           when task.flow_slug <> p_flow_slug then 'fatal'
           when task.status in ('queued', 'started') and task.message_id <> all (p_held) then 'busy'
           when task.status not in ('queued', 'started')

@@ -8,7 +8,9 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-  return exists (select from pgflow.run_work work where work.run_id = p_run_id);
+  -- Faster than return exists (…), and every call of protocol 1 asks.
+  perform from pgflow.run_work work where work.run_id = p_run_id;
+  return found;
 end;
 $$;
 

@@ -12,7 +12,7 @@ begin
       old.run_id, old.step_slug, old.task_index
       using errcode = 'PF006', hint = 'Nothing was changed.';
   end if;
-  return new;
+  return null;
 end;
 $$;
 

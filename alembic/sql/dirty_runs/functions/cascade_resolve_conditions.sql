@@ -14,14 +14,7 @@ declare
   cascading record;
   skipped_slugs text[];
 begin
-  -- A run of another protocol has nothing to resolve, as if it were completed.
-  select case
-      when pgflow._speaks_protocol_2(run.run_id) then 'completed'
-      else run.status
-    end
-  into run_status
-  from pgflow.runs run
-  where run.run_id = cascade_resolve_conditions.run_id;
+  select run.status into run_status from pgflow.runs run where run.run_id = cascade_resolve_conditions.run_id;
   if run_status in ('failed', 'completed') then
     return run_status = 'completed';
   end if;
@@ -32,8 +25,21 @@ begin
       raise exception 'cascade_resolve_conditions exceeded safety limit of % iterations', max_rounds;
     end if;
 
-    -- As a rule there is nothing to judge, and one look is enough.
-    if not exists (select from pgflow._unmet_conditions(cascade_resolve_conditions.run_id)) then
+    -- As a rule no ready step has a condition, and one look is enough; _unmet_conditions() is planned anew each time.
+    if not exists (
+      select from pgflow.step_states state
+      join pgflow.steps step on step.flow_slug = state.flow_slug and step.step_slug = state.step_slug
+      where state.run_id = cascade_resolve_conditions.run_id
+        and state.status = 'created'
+        and state.remaining_deps = 0
+        and (step.required_input_pattern is not null or step.forbidden_input_pattern is not null)
+    ) then
+      return true;
+    end if;
+    -- Conditions are none of protocol 2's. Asked only where something could be done.
+    if pgflow._speaks_protocol_2(cascade_resolve_conditions.run_id)
+      or not exists (select from pgflow._unmet_conditions(cascade_resolve_conditions.run_id))
+    then
       return true;
     end if;
 

@@ -16,7 +16,9 @@ begin
   begin
     -- Cheap way out before any lock; looked at again below, under the locks.
     select r.* into run from pgflow.runs r where r.run_id = complete_task.run_id;
-    perform pgflow._require_protocol_1(complete_task.run_id);
+    if pgflow._speaks_protocol_2(complete_task.run_id) then
+      perform pgflow._require_protocol_1(complete_task.run_id);
+    end if;
     exit callback when run.status = 'failed';
 
     select r.* into run from pgflow.runs r where r.run_id = complete_task.run_id for update;

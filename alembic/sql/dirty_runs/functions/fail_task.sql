@@ -18,7 +18,9 @@ begin
   begin
     -- Cheap way out before any lock; looked at again below, under the locks.
     select r.* into run from pgflow.runs r where r.run_id = fail_task.run_id;
-    perform pgflow._require_protocol_1(fail_task.run_id);
+    if pgflow._speaks_protocol_2(fail_task.run_id) then
+      perform pgflow._require_protocol_1(fail_task.run_id);
+    end if;
     if run.status = 'failed' then
       perform pgflow._archive_task_message(fail_task.run_id, fail_task.step_slug, fail_task.task_index);
       exit callback;

@@ -11,11 +11,7 @@ declare
 begin
   if exists (
     select from pgflow.runs run
-    where run.run_id = start_ready_steps.run_id
-      and (
-        run.status in ('failed', 'completed')
-        or pgflow._speaks_protocol_2(run.run_id)
-      )
+    where run.run_id = start_ready_steps.run_id and run.status in ('failed', 'completed')
   ) then
     return;
   end if;
@@ -30,6 +26,8 @@ begin
       and state.status = 'created'
       and state.remaining_deps = 0
       and state.initial_tasks > 0
+      -- Asked of ready steps alone: most calls find none.
+      and not pgflow._speaks_protocol_2(state.run_id)
     order by state.step_slug
     for update of state
   loop
