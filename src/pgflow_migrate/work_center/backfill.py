@@ -14,6 +14,7 @@ from typing import Any
 from pgflow_migrate.work_center.javascript import (
     UNDEFINED,
     JavaScriptTypeError,
+    Undefined,
     Value,
     get,
     is_object,
@@ -32,6 +33,8 @@ from pgflow_migrate.work_center.values import Refused, Row, bound, column, eithe
 
 _INTERVAL = 1000  # rows between two reports of progress
 _ID_DIGITS = 32  # of the key's hash, in an id
+
+_REFUSALS = (Refused, JavaScriptTypeError, sqlite3.IntegrityError)
 
 _WORK_ITEMS = "select id, messages, created_at, updated_at from work_items order by id"
 
@@ -104,6 +107,7 @@ class _Backfill:
         self._store = store
         self._connection = store.connection
         self._now = float(store.now)
+        self._message = 0  # the place of the message that is being taken
         self._prefix = number_to_string(float(store.source_schema_version or 22))
 
     def run(self) -> None:
@@ -127,8 +131,10 @@ class _Backfill:
             yield row
 
     def _insert(self, table: str, statement: str, *values: Any) -> None:
-        inserted = self._connection.execute(statement, values).rowcount
-        if inserted:
+        self._count(table, self._connection.execute(statement, values).rowcount)
+
+    def _count(self, table: str, inserted: int) -> None:
+        if inserted > 0:
             self._store.rows[table] = self._store.rows.get(table, 0) + inserted
 
     def _converse(self, row: Row) -> None:
@@ -148,38 +154,46 @@ class _Backfill:
         messages = parse_or(row["messages"], [])
         if not isinstance(messages, list):
             return
+        key = f"{self._prefix}:work_items.messages:{to_string(work_item)}"
+        whose = (bound(conversation, "conversation_id"), bound(work_item, "work_item_id"))
+        entries = self._entries(messages, key, whose, created, updated)
+        try:
+            self._count(
+                "conversation_entries", self._connection.executemany(_CONVERSATION_ENTRY, entries).rowcount
+            )
+        except _REFUSALS as error:
+            raise Refused(f"message {self._message}: {error}") from error
+
+    def _entries(
+        self, messages: list[Value], key: str, whose: tuple[Any, Any], created: Value, updated: Value
+    ) -> Iterator[tuple[Any, ...]]:
+        """The entries of a conversation, as their statement takes them."""
         occurrences: dict[str, int] = {}
         # The number is the place in the list: what is no message leaves a gap.
-        for sequence, message in enumerate(messages, 1):
+        for self._message, message in enumerate(messages, 1):
             if not is_object(message):
                 continue
-            with _naming("message", float(sequence)):
-                identity = _identity(message)
-                occurrences[identity] = occurrences.get(identity, 0) + 1
-                source = (
-                    f"{self._prefix}:work_items.messages:{to_string(work_item)}"
-                    f":{identity}:{occurrences[identity]}"
-                )
-                said, attachments = get(message, "text"), get(message, "attachments")
-                # A time that is zero or no number counts as none.
-                at = to_number(get(message, "createdAt"))
-                self._insert(
-                    "conversation_entries",
-                    _CONVERSATION_ENTRY,
-                    _id("legacy-conversation", source),
-                    bound(conversation, "conversation_id"),
-                    bound(work_item, "work_item_id"),
-                    float(sequence),
-                    bound(either(get(message, "role"), "legacy_instruction"), "role"),
-                    bound(either(get(message, "status"), "completed"), "status"),
-                    bound(said if isinstance(said, str) else "", "text"),
-                    _list(attachments),
-                    bound(either(get(message, "turnId"), None), "turn_id"),
-                    bound(source, "source_key"),
-                    _json(message),
-                    bound(either(at, created), "created_at"),
-                    bound(either(to_number(get(message, "updatedAt")), at, updated), "updated_at"),
-                )
+            payload = stable_json(message)
+            identity = _identity(message, payload)
+            occurrence = occurrences[identity] = occurrences.get(identity, 0) + 1
+            source = f"{key}:{identity}:{occurrence}"
+            said = get(message, "text")
+            # A time that is zero or no number counts as none.
+            at = to_number(get(message, "createdAt"))
+            yield (
+                _id("legacy-conversation", source),
+                *whose,
+                float(self._message),
+                bound(either(get(message, "role"), "legacy_instruction"), "role"),
+                bound(either(get(message, "status"), "completed"), "status"),
+                bound(said if isinstance(said, str) else "", "text"),
+                _list(get(message, "attachments")),
+                bound(either(get(message, "turnId"), None), "turn_id"),
+                bound(source, "source_key"),
+                bound(payload, "payload"),
+                bound(either(at, created), "created_at"),
+                bound(either(to_number(get(message, "updatedAt")), at, updated), "updated_at"),
+            )
 
     def _take_input(self, row: Row) -> None:
         """An entry for an input that an event brought, and a turn when a run has consumed it."""
@@ -283,13 +297,13 @@ class _Backfill:
         return bound(either(to_number(row["value"]), 1.0), what)
 
 
-def _identity(message: Value) -> str:
+def _identity(message: Value, content: str | Undefined) -> str:
     """What tells a message from the others of its work item: its id, its turn, else role and content."""
     named = either(get(message, "id"), get(message, "turnId"))
     if truthy(named):
         return to_string(named)
     role = to_string(either(get(message, "role"), "legacy"))
-    return f"{role}:{sha256(to_string(stable_json(message)))}"
+    return f"{role}:{sha256(to_string(content))}"
 
 
 def _id(kind: str, key: str) -> str:
@@ -298,7 +312,7 @@ def _id(kind: str, key: str) -> str:
 
 def _list(value: Value) -> Any:
     """An array as JSON, in its own order; what is none is empty."""
-    return bound(stringify(value if isinstance(value, list) else []), "attachments")
+    return bound(stringify(value), "attachments") if isinstance(value, list) else "[]"
 
 
 def _json(value: Value) -> Any:
@@ -315,5 +329,5 @@ def _naming(kind: str, key: Value) -> Iterator[None]:
     """Say of which row it is that something is refused."""
     try:
         yield
-    except (Refused, JavaScriptTypeError, sqlite3.IntegrityError) as error:
+    except _REFUSALS as error:
         raise Refused(f"{kind} {shown(key)}: {error}") from error

@@ -14,6 +14,8 @@ from urllib.parse import quote
 from pgflow_migrate.errors import FenceError, PgflowMigrateError
 from pgflow_migrate.work_center import values
 
+_CACHE = 65_536  # KiB; keys are hashes, so a backfill's inserts go all over its indexes
+
 LOCK_TIMEOUT = timedelta(seconds=5)
 """How long an upgrade waits for others to leave the store, unless told otherwise."""
 
@@ -90,6 +92,7 @@ def opened(path: Path, lock_timeout: timedelta = LOCK_TIMEOUT) -> Iterator[sqlit
         connection = _connect(path, "rw", lock_timeout)
         try:
             connection.execute("pragma foreign_keys = on")
+            connection.execute(f"pragma cache_size = -{_CACHE}")
             connection.execute("select 1 from sqlite_master").fetchone()
             yield connection
         finally:
