@@ -13,11 +13,8 @@ import pytest
 from pgflow_migrate import resources
 
 # The Work Center's chain speaks SQLite; tests/work_center/test_sql_files.py looks at it.
-SQL_FILES = sorted(
-    path
-    for path in (resources.root() / "alembic" / "sql").rglob("*.sql")
-    if not path.relative_to(resources.root() / "alembic" / "sql").parts[0].startswith("wc_")
-)
+SQL = resources.root() / "alembic" / "sql"
+SQL_FILES = sorted(p for p in SQL.rglob("*.sql") if not p.relative_to(SQL).parts[0].startswith("wc_"))
 TRANSACTION_WORDS = ("TransactionStmt",)
 # pglast's PL/pgSQL parser knows no user-defined types; a row of one of these tables is a record to it.
 ROW_TYPES = re.compile(
