@@ -1,0 +1,60 @@
+"""Stores for tests: a file of each test's own, made by SQL."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.work_center.stores import run
+
+from pgflow_migrate.work_center import baseline
+
+Make = Callable[..., Path]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Make:
+    """``make("insert …", …, name="store.db")``: a store at version 22, then these statements."""
+
+    def make_(*sql: str, name: str = "store.db", example: bool = False) -> Path:
+        path = tmp_path / name
+        connection = sqlite3.connect(path, isolation_level=None)
+        connection.execute("begin")
+        baseline.create(connection, example=example)
+        run(connection, *sql)
+        connection.execute("commit")
+        connection.close()
+        return path
+
+    return make_
+
+
+@pytest.fixture
+def connect() -> Iterator[Callable[[Path], sqlite3.Connection]]:
+    """Open connections, in autocommit and with foreign keys on, that are closed at the end of the test."""
+    opened: list[sqlite3.Connection] = []
+
+    def open_(path: Path) -> sqlite3.Connection:
+        connection = sqlite3.connect(path, isolation_level=None)
+        connection.execute("pragma foreign_keys = on")
+        opened.append(connection)
+        return connection
+
+    yield open_
+    for connection in opened:
+        connection.close()
+
+
+@pytest.fixture
+def memory(connect: Callable[[Path], sqlite3.Connection]) -> Callable[..., sqlite3.Connection]:
+    """``memory("insert …", …)``: a store at version 22 in memory, then these statements."""
+
+    def make_(*sql: str, example: bool = False) -> sqlite3.Connection:
+        connection = connect(Path(":memory:"))
+        baseline.create(connection, example=example)
+        run(connection, *sql)
+        return connection
+
+    return make_
