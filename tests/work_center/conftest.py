@@ -10,6 +10,7 @@ import pytest
 from tests.work_center.stores import run
 
 from pgflow_migrate.work_center import baseline
+from pgflow_migrate.work_center.upgrade import upgrade_connection
 
 Make = Callable[..., Path]
 
@@ -56,5 +57,51 @@ def memory(connect: Callable[[Path], sqlite3.Connection]) -> Callable[..., sqlit
         baseline.create(connection, example=example)
         run(connection, *sql)
         return connection
+
+    return make_
+
+
+@pytest.fixture(scope="session")
+def templates() -> Iterator[Callable[[str, bool], sqlite3.Connection]]:
+    """Stores at a step, upgraded at time 1000, once for all tests; they are copied, not used."""
+    made: dict[tuple[str, bool], sqlite3.Connection] = {}
+
+    def template(step: str, example: bool) -> sqlite3.Connection:
+        if (step, example) not in made:
+            connection = made[step, example] = sqlite3.connect(":memory:", isolation_level=None)
+            baseline.create(connection, example=example)
+            upgrade_connection(connection, now=1000, to=step)
+        return made[step, example]
+
+    yield template
+    for connection in made.values():
+        connection.close()
+
+
+@pytest.fixture
+def memory_at(
+    connect: Callable[[Path], sqlite3.Connection],
+    templates: Callable[[str, bool], sqlite3.Connection],
+) -> Callable[..., sqlite3.Connection]:
+    """``memory_at("33", example=True)``: a store in memory after this step."""
+
+    def make_(step: str, *, example: bool = False) -> sqlite3.Connection:
+        connection = connect(Path(":memory:"))
+        templates(step, example).backup(connection)
+        return connection
+
+    return make_
+
+
+@pytest.fixture
+def make_at(tmp_path: Path, templates: Callable[[str, bool], sqlite3.Connection]) -> Callable[..., Path]:
+    """``make_at("33", "update …", …, example=True)``: a store in a file after this step, then these."""
+
+    def make_(step: str, *sql: str, name: str = "store.db", example: bool = False) -> Path:
+        connection = sqlite3.connect(tmp_path / name, isolation_level=None)
+        templates(step, example).backup(connection)
+        run(connection, *sql)
+        connection.close()
+        return tmp_path / name
 
     return make_

@@ -9,7 +9,7 @@ import sqlite3
 import stat
 import tempfile
 import time
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 from pgflow_migrate.errors import PgflowMigrateError
@@ -35,7 +35,7 @@ def default_path(path: Path, number: int) -> Path:
     raise PgflowMigrateError(f"There are too many backups {path.name}.before-{number}-{at}.", _REMEDY)
 
 
-def make(path: Path, target: Path) -> BackupMade:
+def make(path: Path, target: Path, lock_timeout: timedelta) -> BackupMade:
     """Copy the store at ``path``, check the copy, and put it on disk under its name; nothing is overwritten.
 
     Raises:
@@ -51,7 +51,7 @@ def make(path: Path, target: Path) -> BackupMade:
     os.close(handle)
     partial = Path(name)
     try:
-        _copy(path, partial)
+        _copy(path, partial, lock_timeout)
         partial.chmod(stat.S_IMODE(status.st_mode))
         _flush(partial)
         os.link(partial, target)  # unlike a rename, never over a file that is there
@@ -62,6 +62,7 @@ def make(path: Path, target: Path) -> BackupMade:
     except OSError as error:
         raise _unwritable(target, str(error.strerror)) from error
     except sqlite3.Error as error:
+        # What is wrong with the store itself, store.looking() has said.
         raise _unwritable(target, " ".join(str(error).split())) from error
     finally:
         for ending in ("", "-journal", "-wal", "-shm"):
@@ -70,14 +71,21 @@ def make(path: Path, target: Path) -> BackupMade:
     return BackupMade(str(target), target.stat().st_size, time.monotonic() - started)
 
 
-def _copy(path: Path, partial: Path) -> None:
-    with store.looking(path) as source:
+def _copy(path: Path, partial: Path, lock_timeout: timedelta) -> None:
+    failure: sqlite3.Error | None = None
+    with store.looking(path, lock_timeout) as source:
         copy = sqlite3.connect(partial, isolation_level=None)
         try:
             source.backup(copy)
             found = [line for (line,) in copy.execute("pragma integrity_check")]
+        except sqlite3.Error as error:
+            if store.is_about_the_store(error):
+                raise
+            failure = error
         finally:
             copy.close()
+    if failure is not None:
+        raise failure
     if found != ["ok"]:
         raise PgflowMigrateError(
             f"{path} is damaged: {found[0]}.",

@@ -46,7 +46,7 @@ def for_upgrade(
                 _check_pages(connection, path)
                 return
             target = backup if isinstance(backup, Path) else backups.default_path(path, step.number)
-            on_progress(backups.make(path, target))
+            on_progress(backups.make(path, target, lock_timeout))
 
         yield store, before_first
 

@@ -57,7 +57,7 @@ def require_file(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def looking(path: Path) -> Iterator[sqlite3.Connection]:
+def looking(path: Path, lock_timeout: timedelta = LOCK_TIMEOUT) -> Iterator[sqlite3.Connection]:
     """A connection that reads and changes nothing; one state of the store, however long it takes.
 
     Raises:
@@ -67,8 +67,8 @@ def looking(path: Path) -> Iterator[sqlite3.Connection]:
     require_file(path)
     companions = [Path(f"{path}{ending}") for ending in ("-wal", "-shm")]
     alone = not any(companion.exists() for companion in companions)
-    with explained(path, LOCK_TIMEOUT):
-        connection = _connect(path, "ro", LOCK_TIMEOUT)
+    with explained(path, lock_timeout):
+        connection = _connect(path, "ro", lock_timeout)
         try:
             connection.execute("begin")
             connection.execute("select 1 from sqlite_master").fetchone()
@@ -88,6 +88,10 @@ def opened(path: Path, lock_timeout: timedelta = LOCK_TIMEOUT) -> Iterator[sqlit
         FenceError: another connection keeps it to itself.
     """
     require_file(path)
+    for needed in (path, path.absolute().parent):
+        # Of the folder, too, because the journal is made there.
+        if not os.access(needed, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+            raise _read_only(path, "it" if needed == path else "its folder")
     with explained(path, lock_timeout):
         connection = _connect(path, "rw", lock_timeout)
         try:
@@ -111,6 +115,11 @@ def explained(path: Path, lock_timeout: timedelta) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         raise _explanation(error, path, lock_timeout) from error
+
+
+def is_about_the_store(error: sqlite3.Error) -> bool:
+    """Whether copying a store failed because of the store: it is damaged or locked."""
+    return any(words in str(error) for words in ("malformed", "not a database", "is locked"))
 
 
 def has_hot_journal(path: Path) -> bool:
@@ -160,6 +169,12 @@ def _size(path: str) -> int:
     return 0
 
 
+def _read_only(path: Path, what: str) -> PgflowMigrateError:
+    return PgflowMigrateError(
+        f"{path} may not be written: {what} is read-only to us.", "Run as a user who may write both."
+    )
+
+
 def _explanation(error: sqlite3.Error, path: Path, lock_timeout: timedelta) -> PgflowMigrateError:
     # By SQLite's own words: Python 3.10 does not tell its codes.
     text = " ".join(str(error).split())
@@ -181,10 +196,7 @@ def _explanation(error: sqlite3.Error, path: Path, lock_timeout: timedelta) -> P
             " neither file may be moved without the other.",
         )
     if "readonly database" in text:
-        return PgflowMigrateError(
-            f"{path} may not be written: it, or its folder, is read-only.",
-            "Run as a user who may write both.",
-        )
+        return _read_only(path, "it, or its folder,")
     if "unable to open" in text:
         return PgflowMigrateError(
             f"{path} cannot be opened: it or its folder may not be read or written.",

@@ -106,7 +106,7 @@ def upgrade(
     target = step_named(to)
     listening = _Listening(on_progress)
     with _telling_what_is_left(listening):
-        entries = _entries(path, listening)
+        entries = _entries(path, lock_timeout, listening)
         if entries is not None and not _due(entries, target):
             return _result(str(path), entries, entries, opening.clock(now), listening)
         with opening.for_upgrade(
@@ -178,10 +178,10 @@ def version(entries: dict[str, ledger.Entry]) -> int:
     return reached
 
 
-def _entries(path: Path, on_progress: Listener) -> dict[str, ledger.Entry] | None:
+def _entries(path: Path, lock_timeout: timedelta, on_progress: Listener) -> dict[str, ledger.Entry] | None:
     """A first look, which refuses without opening the file for writing; None when recovery comes first."""
     try:
-        with files.looking(path) as connection:
+        with files.looking(path, lock_timeout) as connection:
             return opening.check(connection, str(path))
     except PgflowMigrateError:
         if not files.has_hot_journal(path):
