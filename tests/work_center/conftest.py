@@ -100,6 +100,7 @@ def make_at(tmp_path: Path, templates: Callable[[str, bool], sqlite3.Connection]
     def make_(step: str, *sql: str, name: str = "store.db", example: bool = False) -> Path:
         connection = sqlite3.connect(tmp_path / name, isolation_level=None)
         templates(step, example).backup(connection)
+        connection.execute("pragma foreign_keys = on")
         run(connection, *sql)
         connection.close()
         return tmp_path / name

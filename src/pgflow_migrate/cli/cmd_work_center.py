@@ -156,9 +156,8 @@ def verify(ctx: click.Context, path: Path, format_: str) -> None:
     else:
         for violation in found.violations:
             output.print_rows([("broken", violation.check), ("", violation.found), ("", violation.hint)])
-        stand = (
-            f"All {len(CHECKS)} checks hold" if not broken else f"{len(broken)} of {len(CHECKS)} checks fail"
-        )
+        failing = f"{len(broken)} of {len(CHECKS)} checks {'fails' if len(broken) == 1 else 'fail'}"
+        stand = failing if broken else f"All {len(CHECKS)} checks hold"
         output.echo(f"{stand} in {found.path}, at version {found.version}.")
     ctx.exit(EXIT_BLOCKED if broken else EXIT_OK)
 

@@ -73,8 +73,12 @@ def _unexpected(error: BaseException) -> PgflowMigrateError:
 
 
 def _document(error: PgflowMigrateError, findings: tuple[Finding, ...]) -> dict[str, Any]:
-    statuses = {FenceError: "fence", BlockedError: "blocked", LiveWorkersError: "live-workers"}
-    status = statuses.get(type(error), "failed")
+    statuses: dict[type, str] = {
+        FenceError: "fence",
+        BlockedError: "blocked",
+        LiveWorkersError: "live-workers",
+    }
+    status = next((statuses[kind] for kind in type(error).__mro__ if kind in statuses), "failed")
     document: dict[str, Any] = {
         "status": status,
         "exit_code": error.exit_code,

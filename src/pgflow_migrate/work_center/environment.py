@@ -211,14 +211,17 @@ def _x_arguments(context: EnvironmentContext) -> dict[str, str]:
 
 def _options(arguments: dict[str, str]) -> dict[str, Any]:
     options: dict[str, Any] = {}
-    try:
-        for name in ("now", "source_schema_version"):
-            if arguments.get(name):
+    for name in ("now", "source_schema_version"):
+        if arguments.get(name):
+            try:
                 options[name] = int(arguments[name])
-        if arguments.get("lock_timeout"):
+            except ValueError:
+                raise PgflowMigrateError(f"-x {name}: {arguments[name]!r} is no whole number.") from None
+    if arguments.get("lock_timeout"):
+        try:
             options["lock_timeout"] = durations.parse(arguments["lock_timeout"])
-    except ValueError as error:
-        raise PgflowMigrateError(f"-x argument: {error}.") from None
+        except ValueError as error:
+            raise PgflowMigrateError(f"-x lock_timeout: {error}") from None
     if arguments.get("backup"):
         options["backup"] = False if arguments["backup"] == "no" else Path(arguments["backup"])
     return options

@@ -104,7 +104,12 @@ def status(path: str | Path) -> Status:
 
 def problems(connection: sqlite3.Connection, check: str) -> tuple[str, ...]:
     """What SQLite's ``quick_check`` or ``integrity_check`` finds."""
-    found = tuple(str(line) for (line,) in connection.execute(f"pragma {check}"))
+    try:
+        found = tuple(str(line) for (line,) in connection.execute(f"pragma {check}"))
+    except sqlite3.DatabaseError as error:
+        if "malformed" not in str(error):
+            raise
+        return (str(error),)
     return () if found == ("ok",) else found
 
 
