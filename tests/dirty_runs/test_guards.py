@@ -77,15 +77,15 @@ GUARDS: list[tuple[str, str, str, str, str]] = [
     ("runs", "protocol_2_end", RUN.format(f"output = {LONG.format(OUTPUT_LETTERS + 1)}", "completed"),
         "PF006", "run {completed} of protocol 2: its output is bounded"),
     # run_work
-    ("run_work", "work_is_stable", WORK_OF.format("{v1}", "demo"),
+    ("run_work", "work_is_of_a_new_run", WORK_OF.format("{v1}", "demo"),
         "PF006", "run {v1} cannot speak protocol 2: it has begun with protocol 1"),
-    ("run_work", "work_is_stable", by_hand(status="'failed'", failed_at="clock_timestamp()"),
+    ("run_work", "work_is_of_a_new_run", by_hand(status="'failed'", failed_at="clock_timestamp()"),
         "PF006", NO_PROTOCOL_2.format("it has begun with protocol 1")),
-    ("run_work", "work_is_stable", by_hand(flow_slug="'other'"),
+    ("run_work", "work_is_of_a_new_run", by_hand(flow_slug="'other'"),
         "PF006", NO_PROTOCOL_2.format("its flow is another")),
-    ("run_work", "work_is_stable", by_hand(input=LONG.format(INPUT_LETTERS + 1)),
+    ("run_work", "work_is_of_a_new_run", by_hand(input=LONG.format(INPUT_LETTERS + 1)),
         "PF006", NO_PROTOCOL_2.format("its input is too large")),
-    ("run_work", "work_is_stable", by_hand(output=LONG.format(OUTPUT_LETTERS + 1)),
+    ("run_work", "work_is_of_a_new_run", by_hand(output=LONG.format(OUTPUT_LETTERS + 1)),
         "PF006", NO_PROTOCOL_2.format("its output is too large")),
     ("run_work", "work_is_stable", WORK.format("run_id = '{v1}'"),
         "PF006", WORK_ROW.format("its identity never changes")),
@@ -150,6 +150,9 @@ GUARDS: list[tuple[str, str, str, str, str]] = [
     ("step_tasks", "protocol_2_address",
         "update pgflow.step_tasks set run_id = '{v1}', step_slug = 'b' where run_id = '{queued}'",
         "PF006", TASK_IS_FINAL),
+    ("step_tasks", "protocol_2_address",
+        "update pgflow.step_tasks set run_id = '{queued}', step_slug = 'b' where run_id = '{v1}'",
+        "PF006", "task ({v1}, a, 0): queue, message and address are never changed"),
 ]  # fmt: skip
 
 

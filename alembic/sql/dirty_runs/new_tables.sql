@@ -1,10 +1,11 @@
 -- The new tables belong to the role that has the old ones, whoever runs the upgrade, and each may be used by those who
 -- may use the old table beside it: runs of protocol 2 are made and carried on by the same roles.
--- Where row level security keeps rows of the old table apart, it is on for the new one, too, by a policy: who sees a
--- run or a task sees what belongs to it, and nobody else.
+-- Where row level security keeps rows of the old table apart, it is on for the new one, too, by policies: who sees a
+-- run or a task sees what belongs to it, who may update it may write that, and nobody else.
 do $new$
 declare
   pair record;
+  belongs text;
   statement text;
 begin
   for pair in
@@ -27,14 +28,25 @@ begin
 
     if pair.relrowsecurity then
       execute format('alter table %s enable row level security', pair.name);
-      execute format(
-        'create policy as_what_it_belongs_to on %s using (exists (select from %s old where %s))',
-        pair.name, pair.old_oid::regclass,
+      belongs := format(
+        'exists (select from %s old where %s', pair.old_oid::regclass,
         case pair.name
           when 'pgflow.run_work'::regclass then 'old.run_id = run_work.run_id'
           else '(old.run_id, old.step_slug, old.task_index) = '
             '(task_claims.run_id, task_claims.step_slug, task_claims.task_index)'
         end
+      );
+      execute format('create policy as_what_it_belongs_to on %s for select using (%s))', pair.name, belongs);
+      -- To lock a row is to be allowed to update it, also by its policies. Protocol 2 has locked the run before.
+      execute format(
+        'create policy inserted_as_what_it_belongs_to on %s for insert with check (%s for key share))',
+        pair.name, belongs
+      );
+      execute format(
+        'create policy updated_as_what_it_belongs_to on %s for update using (%s for key share))', pair.name, belongs
+      );
+      execute format(
+        'create policy deleted_as_what_it_belongs_to on %s for delete using (%s for key share))', pair.name, belongs
       );
     end if;
 

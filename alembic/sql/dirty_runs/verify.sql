@@ -25,7 +25,8 @@ begin
     from (
       values
         ('runs', 'protocol_2_identity'), ('runs', 'protocol_2_end'),
-        ('run_work', 'work_is_stable'), ('run_work', 'work_is_not_truncated'), ('run_work', 'run_keeps_its_work'),
+        ('run_work', 'work_is_stable'), ('run_work', 'work_is_of_a_new_run'),
+        ('run_work', 'work_is_not_truncated'), ('run_work', 'run_keeps_its_work'),
         ('task_claims', 'claim_is_evidence'), ('task_claims', 'claims_are_not_truncated'),
         ('step_tasks', 'protocol_2_address'), ('flows', 'protocol_2_freeze'), ('steps', 'protocol_2_freeze'),
         ('deps', 'protocol_2_freeze')

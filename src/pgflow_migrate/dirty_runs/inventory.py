@@ -364,8 +364,8 @@ INVENTORY: tuple[Writer, ...] = (
         "protocol_2_end on runs",
         "trigger",
         "nothing: a guard",
-        "rejects: PF006 for a change of a final status of a run of protocol 2, and for an output that is larger"
-        " than run_output_bytes",
+        "rejects: PF006 for a change of a final status of a run of protocol 2, and for an output that is "
+        "larger than run_output_bytes",
         "isolation/test_identity.py::test_a_final_status_is_final",
     ),
     Writer(
@@ -379,9 +379,15 @@ INVENTORY: tuple[Writer, ...] = (
         "work_is_stable on run_work",
         "trigger",
         "nothing: a guard",
-        "rejects: PF006 for a run that has begun with protocol 1, for another identity (protocol, "
-        "definition, run), for generations that go back or jump, for clearing attention; 55000 for a "
-        "deletion before it is safe",
+        "rejects: PF006 for another identity (protocol, definition, run), for generations that go back or "
+        "jump, for clearing attention; 55000 for a deletion before it is safe",
+        "isolation/test_identity.py::test_a_work_row_is_stable",
+    ),
+    Writer(
+        "work_is_of_a_new_run on run_work",
+        "trigger",
+        "nothing: a guard, which locks the run",
+        "rejects: PF006 for a run that has begun with protocol 1",
         "isolation/test_identity.py::test_a_run_of_protocol_1_never_becomes_one_of_protocol_2",
     ),
     Writer(

@@ -159,6 +159,28 @@ def test_only_a_new_run_of_the_flow_may_get_a_work_row(
         )
 
 
+@pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
+def test_a_work_row_is_not_made_in_an_old_snapshot(session: Session, isolation: str) -> None:
+    """Which may hide that its run has begun with protocol 1."""
+    session.define()
+    new = session.value(
+        "insert into pgflow.runs (flow_slug, input, remaining_steps)"
+        " values ('demo', '{}', 2) returning run_id"
+    )
+    with pytest.raises(psycopg.Error) as caught:
+        session.execute(
+            f"begin isolation level {isolation};"
+            "insert into pgflow.run_work (run_id, flow_slug, definition_sha256)"
+            f" values ('{new}', 'demo', sha256('any'))"
+        )
+    session.execute("rollback")
+    assert (caught.value.sqlstate, caught.value.diag.message_primary) == (
+        "PF006",
+        f"run {new} cannot speak protocol 2: its steps may be hidden by a snapshot",
+    )
+    assert session.rows("select from pgflow.run_work") == []
+
+
 def test_rows_of_protocol_1_are_written_as_ever(world: World) -> None:
     session = world.session
     run = world.plain["failed"]

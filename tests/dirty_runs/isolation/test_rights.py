@@ -16,12 +16,12 @@ from tests.dirty_runs.protocol import Session
 from pgflow_migrate.replay.templates import Templates, upgrade_to
 from pgflow_migrate.servers import Server
 
-DEPLOYER, MOVER, DELETER, TENANT, CALLER = ROLES = tuple(
-    f"rights_{name}" for name in ("deployer", "mover", "deleter", "tenant", "caller")
+DEPLOYER, MOVER, DELETER, TENANT, CALLER, READER = ROLES = tuple(
+    f"rights_{name}" for name in ("deployer", "mover", "deleter", "tenant", "caller", "reader")
 )
 # At queue identity, where each of these rights is needed, and no other.
 GRANTS = f"""
-  grant usage on schema pgflow, pgmq to {DEPLOYER}, {MOVER}, {DELETER}, {TENANT};
+  grant usage on schema pgflow, pgmq to {DEPLOYER}, {MOVER}, {DELETER}, {TENANT}, {READER};
   grant select, insert, update on pgflow.flows, pgflow.steps, pgflow.deps to {DEPLOYER};
   grant select on pgmq.meta to {DEPLOYER};
   grant select, update on pgmq.q_v1, pgmq.q_demo to {MOVER};
@@ -36,6 +36,9 @@ GRANTS = f"""
   alter table pgflow.step_tasks enable row level security;
   create policy all_rows on pgflow.runs to {DELETER} using (true);
   create policy all_rows on pgflow.step_tasks to {DELETER} using (true);
+  grant all on all tables in schema pgflow to {READER};
+  create policy to_read on pgflow.runs for select to {READER} using (true);
+  create policy to_read on pgflow.step_tasks for select to {READER} using (true);
 """
 WRAPPER = f"""
   create function public.start_demo() returns jsonb language sql security definer set search_path = ''
@@ -190,6 +193,81 @@ def test_the_new_tables_show_nobody_what_row_level_security_hides(upgraded: Upgr
     assert upgraded.session.rows("select from pgflow.task_claims where run_id = %s", upgraded.failed) == [{}]
     for table in ("runs", "run_work", "step_tasks", "task_claims"):
         assert upgraded.as_role(TENANT, f"select count(*) from pgflow.{table}") == [(0,)], table
+
+
+def test_who_may_only_see_the_rows_of_protocol_1_may_only_see_those_of_protocol_2(upgraded: Upgraded) -> None:
+    """All is granted, but by its policies a role may not update runs and tasks."""
+    session = upgraded.session
+    run = session.started()
+    token = session.claimed(run, "a")
+    assert upgraded.as_role(READER, f"select count(*) from pgflow.run_work where run_id = '{run}'") == [(1,)]
+    assert upgraded.as_role(
+        READER, f"select count(*) from pgflow.task_claims where claim_id = '{token}'"
+    ) == [(1,)]
+    before = session.everything()
+    for change in (
+        "update pgflow.runs set input = input",
+        "update pgflow.run_work set state = 'attention', attention_at = now(),"
+        " attention_reason = 'message_missing'",
+        "update pgflow.task_claims set state = 'revoked', revoked_at = now(), revoked_reason = 'lease_lost'",
+        "delete from pgflow.run_work",
+        "delete from pgflow.task_claims",
+    ):
+        assert upgraded.as_role(READER, f"{change} returning 1") == [], change
+    with pytest.raises(InsufficientPrivilege, match='row-level security policy for table "run_work"'):
+        upgraded.as_role(
+            READER,
+            "insert into pgflow.run_work (run_id, flow_slug, definition_sha256)"
+            f" values ('{run}', 'demo', sha256('any'))",
+        )
+    assert session.everything() == before
+    # Who may update runs may write their work.
+    ask = "update pgflow.run_work set requested_at = now() where run_id = '{}' returning 1"
+    assert upgraded.as_role(DELETER, ask.format(run)) == [(1,)]
+
+
+BAIT = """
+  create type pg_temp.bait as (x text);
+  create function pg_temp.taken(pg_temp.bait) returns {type} language plpgsql
+    as $$ begin raise exception 'ran as %', current_user using errcode = 'XX001'; end $$;
+  create cast (pg_temp.bait as {type}) with function pg_temp.taken(pg_temp.bait) as implicit;
+  create temp table mine (
+    run_id pg_temp.bait, flow_slug pg_temp.bait, status pg_temp.bait, claim_id pg_temp.bait
+  );
+  insert into mine values (row('x'), row('x'), row('x'), row('x'));
+  create trigger protocol_2_end {event} on mine for each row execute function pgflow.{guard}();
+  {statement};
+  set constraints all immediate;
+"""
+
+
+@pytest.mark.parametrize("type_", ["uuid", "text"])
+@pytest.mark.parametrize(
+    ("event", "statement"),
+    [
+        ("before insert", "insert into mine select * from mine"),
+        ("after update", "update mine set run_id = row('y')"),
+        ("before delete", "delete from mine"),
+    ],
+)
+def test_a_guard_runs_no_code_of_who_puts_it_on_a_table_of_his_own(
+    upgraded: Upgraded, event: str, statement: str, type_: str
+) -> None:
+    """It runs as the owner, and may be called by everybody: so it looks at no row of such a table."""
+    session = upgraded.session
+    session.started()
+    guards = session.rows(
+        "select proname from pg_proc where pronamespace = 'pgflow'::regnamespace"
+        " and prorettype = 'trigger'::regtype and prosecdef"
+    )
+    assert len(guards) == 6
+    for guard in guards:
+        with pytest.raises(psycopg.Error, match="mine is not a table that this guards") as caught:
+            upgraded.as_role(
+                MOVER,
+                BAIT.format(type=type_, event=event, guard=guard["proname"], statement=statement),
+            )
+        assert caught.value.sqlstate == "39P01"
 
 
 def test_a_start_by_a_function_of_the_owners_commits_for_who_has_no_rights_at_all(upgraded: Upgraded) -> None:

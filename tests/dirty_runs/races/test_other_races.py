@@ -104,6 +104,74 @@ def test_a_claim_of_protocol_2_holds_no_batch_of_protocol_1_up(
     assert meeting.watcher.task(new, "a")["status"] == ("started" if commit else "queued")
 
 
+@both_ends
+@pytest.mark.parametrize("call", ["complete_task(%s, 'a', 0, '1')", "fail_task(%s, 'a', 0, 'no')"])
+def test_a_callback_of_protocol_1_for_a_run_that_begins_meanwhile_changes_nothing(
+    meeting: Meeting, call: str, commit: bool
+) -> None:
+    """It has looked for the run before there was one, and waits for its lock after that."""
+    flow, run = meeting.new_flow(), uuid4()
+
+    def start_and_claim(one: Session) -> UUID:
+        one.execute("lock table pgflow.runs in exclusive mode")
+        one.start(flow, run=run)
+        return one.claimed(run, "a")
+
+    token, refused = meeting.meet(
+        start_and_claim,
+        lambda two: sqlstate(lambda: two.rows(f"select task_index from pgflow.{call}", run)),
+        commit=commit,
+    )
+    assert refused == ("PF005" if commit else [])
+    if commit:
+        task = meeting.watcher.task(run, "a")
+        assert (task["status"], task["current_claim_id"], task["error_message"]) == ("started", token, None)
+        assert meeting.watcher.state(run, "a")["status"] == "started"
+
+
+BECOME_2 = "insert into pgflow.run_work (run_id, flow_slug, definition_sha256) values (%s, %s, sha256('any'))"
+
+
+@both_ends
+def test_a_run_that_begins_with_protocol_1_meanwhile_gets_no_work_row(meeting: Meeting, commit: bool) -> None:
+    """Inserted before the run is there, and found by the foreign key, which looks later."""
+    flow, run = meeting.new_flow(), uuid4()
+
+    def start(one: Session) -> UUID:
+        one.execute("select pg_advisory_xact_lock(4711)")
+        return start_v1(one, flow, run)
+
+    _, refused = meeting.meet(
+        start,
+        lambda two: sqlstate(
+            lambda: two.rows(f"{BECOME_2} returning (select pg_advisory_xact_lock(4711))::text", run, flow)
+        ),
+        commit=commit,
+    )
+    assert refused == ("PF006" if commit else "23503")
+    assert protocols(meeting, flow) == ({run: 1} if commit else {})
+
+
+@both_ends
+def test_a_work_row_waits_for_who_gives_its_run_steps(meeting: Meeting, commit: bool) -> None:
+    flow, run = meeting.new_flow(), uuid4()
+    meeting.watcher.execute(
+        "insert into pgflow.runs (run_id, flow_slug, input, remaining_steps) values (%s, %s, '1', 2)",
+        run, flow,
+    )  # fmt: skip
+    _, refused = meeting.meet(
+        lambda one: one.execute(
+            "insert into pgflow.step_states (flow_slug, run_id, step_slug, remaining_deps, initial_tasks)"
+            " values (%s, %s, 'a', 0, 1)",
+            flow, run,
+        ),
+        lambda two: sqlstate(lambda: two.execute(BECOME_2, run, flow)),
+        commit=commit,
+    )  # fmt: skip
+    assert refused == ("PF006" if commit else None)
+    assert protocols(meeting, flow) == {run: 1 if commit else 2}
+
+
 def expired(meeting: Meeting, mixed: tuple[str, UUID, UUID, int, int]) -> UUID:
     """Both runs' tasks are held since long; the token of protocol 2's."""
     flow, old, new, old_id, _ = mixed

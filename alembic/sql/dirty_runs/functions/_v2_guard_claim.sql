@@ -10,6 +10,13 @@ declare
   fault text;
   hold text;
 begin
+  -- Who may execute this may put it on a table of his own, whose columns are of types whose casts are his code: OLD and
+  -- NEW are not looked at before.
+  if tg_relid <> 'pgflow.task_claims'::regclass then
+    raise exception '% is not a table that this guards', tg_relid::regclass
+      using errcode = 'trigger_protocol_violated';
+  end if;
+
   if tg_op = 'TRUNCATE' then
     -- Without protocol 2 tables may be truncated as ever, with CASCADE to this one. With it, tasks that nobody has
     -- claimed yet are to stay, too.

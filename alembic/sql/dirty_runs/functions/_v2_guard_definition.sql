@@ -10,20 +10,27 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-  -- An update may move a row from one flow to another.
-  flows_of constant text[] := case tg_op
-    when 'INSERT' then array[new.flow_slug]
-    when 'DELETE' then array[old.flow_slug]
-    else array(select distinct moved.slug from unnest(array[old.flow_slug, new.flow_slug]) as moved (slug) order by 1)
-  end;
-  -- As JSON, because not every table has the columns.
-  inserted constant jsonb := case tg_op when 'INSERT' then to_jsonb(new) end;
+  flows_of text[];
+  inserted jsonb;
   flow_of text;
   hold text;
 begin
+  -- Who may execute this may put it on a table of his own, whose columns are of types whose casts are his code: OLD and
+  -- NEW are not looked at before.
+  if tg_relid not in ('pgflow.flows'::regclass, 'pgflow.steps'::regclass, 'pgflow.deps'::regclass) then
+    raise exception '% is not a table that this guards', tg_relid::regclass
+      using errcode = 'trigger_protocol_violated';
+  end if;
+
   if tg_op = 'UPDATE' and to_jsonb(old) - 'created_at' = to_jsonb(new) - 'created_at' then
     return new;
   end if;
+  flows_of := case tg_op
+    when 'INSERT' then array[new.flow_slug]
+    when 'DELETE' then array[old.flow_slug]
+    -- An update may move a row from one flow to another.
+    else array(select distinct moved.slug from unnest(array[old.flow_slug, new.flow_slug]) as moved (slug) order by 1)
+  end;
   foreach flow_of in array flows_of loop
     if tg_op = 'INSERT' or (tg_op = 'UPDATE' and flow_of <> old.flow_slug) then
       perform from pgflow.flows flow where flow.flow_slug = flow_of for no key update;
@@ -33,6 +40,8 @@ begin
   end loop;
   -- An insert of what is there already changes nothing: add_step() does that on purpose.
   if hold is not null and tg_op = 'INSERT' then
+    -- As JSON, because not every table has the columns.
+    inserted := to_jsonb(new);
     if tg_table_name = 'steps' then
       if exists (
         select

@@ -6,14 +6,21 @@ language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
-declare
-  fault constant text := case
-    when tg_name = 'protocol_2_end' and (old.status = 'started' or new.status = old.status) then 'its output is bounded'
-    else 'address, input and a final status are never changed'
-  end;
 begin
+  -- Who may execute this may put it on a table of his own, whose columns are of types whose casts are his code: OLD and
+  -- NEW are not looked at before.
+  if tg_relid <> 'pgflow.runs'::regclass then
+    raise exception '% is not a table that this guards', tg_relid::regclass
+      using errcode = 'trigger_protocol_violated';
+  end if;
+
   if exists (select from pgflow.run_work work where work.run_id = old.run_id) then
-    raise exception 'run % of protocol 2: %', old.run_id, fault
+    raise exception 'run % of protocol 2: %', old.run_id,
+      case
+        when tg_name = 'protocol_2_end' and (old.status = 'started' or new.status = old.status)
+          then 'its output is bounded'
+        else 'address, input and a final status are never changed'
+      end
       using errcode = 'PF006', hint = 'Nothing was changed.';
   end if;
   return null;

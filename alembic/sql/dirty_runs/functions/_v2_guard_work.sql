@@ -10,6 +10,13 @@ declare
   hold text;
   fault text;
 begin
+  -- Who may execute this may put it on a table of his own, whose columns are of types whose casts are his code: OLD and
+  -- NEW are not looked at before.
+  if tg_relid <> 'pgflow.run_work'::regclass then
+    raise exception '% is not a table that this guards', tg_relid::regclass
+      using errcode = 'trigger_protocol_violated';
+  end if;
+
   if tg_op = 'TRUNCATE' then
     -- Without protocol 2 tables may be truncated as ever, with CASCADE to this one.
     if exists (select from pgflow.run_work) then
@@ -18,7 +25,11 @@ begin
     return null;
   elsif tg_op = 'INSERT' then
     -- A run has its protocol from the start, and never gets another: it has no steps yet.
+    -- After the insert, when the foreign key has found the run: before it, one that is committed meanwhile would not be
+    -- seen here, but there. Locked, so that who gives it steps or changes it has ended, and looked at after that.
+    perform from pgflow.runs run where run.run_id = new.run_id for update;
     select case
+        when current_setting('transaction_isolation') <> 'read committed' then 'its steps may be hidden by a snapshot'
         when run.status <> 'started'
           or exists (select from pgflow.step_states state where state.run_id = run.run_id)
           then 'it has begun with protocol 1'
@@ -36,7 +47,7 @@ begin
       raise exception 'run % cannot speak protocol 2: %', new.run_id, fault
         using errcode = 'PF006', hint = 'Nothing was changed.';
     end if;
-    return new;
+    return null;
   elsif tg_op = 'DELETE' then
     hold := pgflow._v2_hold(old.run_id);
     if hold is not null then

@@ -7,6 +7,13 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 begin
+  -- Who may execute this may put it on a table of his own, whose columns are of types whose casts are his code: OLD and
+  -- NEW are not looked at before.
+  if tg_relid <> 'pgflow.run_work'::regclass then
+    raise exception '% is not a table that this guards', tg_relid::regclass
+      using errcode = 'trigger_protocol_violated';
+  end if;
+
   if exists (select from pgflow.runs run where run.run_id = old.run_id)
     and not exists (select from pgflow.run_work work where work.run_id = old.run_id)
   then
