@@ -1,4 +1,7 @@
-"""A processor is killed at every write of every kind of chunk; another, on its own connection, goes on."""
+"""A processor is killed at every write of every kind of chunk, and between any two of its statements.
+
+Another one, on a connection of its own, goes on.
+"""
 
 from __future__ import annotations
 
@@ -59,22 +62,32 @@ CHUNKS: dict[str, Situation] = {
 }
 WRITES = {"dispatched": 6, "clean": 1, "finalized": 3, "clean, after the run": 1}
 """Rows that each chunk writes, events included; each has a stop before and one after it."""
+STATEMENTS = {"dispatched": 35, "clean": 26, "finalized": 31, "clean, after the run": 14}
+"""Boundaries of statements that each chunk passes, in all its functions."""
 
 
-@pytest.fixture(scope="module")
-def database(server: Server, templates: Templates) -> Iterator[str]:
+def database_with(
+    install: Callable[[Session], None], server: Server, templates: Templates
+) -> Iterator[Session]:
     name = f"crashes_{next(_numbers)}"
-    yield templates.clone("dirty_runs", name)
+    session = Session(templates.clone("dirty_runs", name))
+    session.define()
+    install(session)
+    yield session
+    session.close()
     server.drop_database(name)
 
 
 @pytest.fixture(scope="module")
-def observer(database: str) -> Iterator[Session]:
-    session = Session(database)
-    session.define()
-    boundaries.install(session)
-    yield session
-    session.close()
+def observer(server: Server, templates: Templates) -> Iterator[Session]:
+    """A session on a database with stops at every write."""
+    yield from database_with(boundaries.install, server, templates)
+
+
+@pytest.fixture(scope="module")
+def between(server: Server, templates: Templates) -> Iterator[Session]:
+    """A session on a database with stops between the statements of the functions of a chunk."""
+    yield from database_with(boundaries.install_between_statements, server, templates)
 
 
 def chunk(session: Session, run: UUID) -> str:
@@ -87,6 +100,14 @@ def wait_for_stop(observer: Session, pid: int, call: Future[str]) -> None:
     deadline = time.monotonic() + PATIENCE
     while not observer.value("select cardinality(pg_blocking_pids(%s)) > 0", pid):
         assert not call.done(), f"it never stopped: {call.exception() or call.result()}"
+        assert time.monotonic() < deadline
+
+
+def kill(observer: Session, pid: int) -> None:
+    """End a backend, and wait until its locks are gone; the server's own wait takes a tenth of a second."""
+    assert observer.value("select pg_terminate_backend(%s)", pid)
+    deadline = time.monotonic() + PATIENCE
+    while observer.value("select exists (select from pg_locks where pid = %s)", pid):
         assert time.monotonic() < deadline
 
 
@@ -126,15 +147,8 @@ def test_the_writes_of_a_chunk_are_all_counted(observer: Session, kind: str) -> 
     to_the_end(observer, run)
 
 
-@pytest.mark.parametrize(
-    ("kind", "number"),
-    [(kind, number) for kind, writes in WRITES.items() for number in range(1, 2 * writes + 1)],
-)
-def test_a_processor_that_is_killed_at_a_write_leaves_nothing_and_another_goes_on(
-    observer: Session, database: str, kind: str, number: int
-) -> None:
-    boundaries.choose(observer, 0)
-    run = CHUNKS[kind](observer)
+def kill_at(observer: Session, run: UUID, number: int) -> None:
+    """Let a processor of the run come to a stop, kill it, and see that nothing is left of it."""
     before = observer.everything()
     boundaries.choose(observer, number)
     with (
@@ -142,30 +156,58 @@ def test_a_processor_that_is_killed_at_a_write_leaves_nothing_and_another_goes_o
         ThreadPoolExecutor(1) as pool,
     ):
         observer.execute("select pg_advisory_xact_lock(%s)", boundaries.LOCK)
-        processor = Session(database)
+        processor = Session(observer.dsn)
         call = pool.submit(chunk, processor, run)
         wait_for_stop(observer, processor.pid, call)
-        observer.execute("select pg_terminate_backend(%s, 30000)", processor.pid)
+        kill(observer, processor.pid)
         with pytest.raises(psycopg.OperationalError):
             call.result(PATIENCE)
         processor.close()
     boundaries.choose(observer, 0)
     assert observer.everything() == before
+
+
+@pytest.mark.parametrize(
+    ("kind", "number"),
+    [(kind, number) for kind, writes in WRITES.items() for number in range(1, 2 * writes + 1)],
+)
+def test_a_processor_that_is_killed_at_a_write_leaves_nothing_and_another_goes_on(
+    observer: Session, kind: str, number: int
+) -> None:
+    boundaries.choose(observer, 0)
+    run = CHUNKS[kind](observer)
+    kill_at(observer, run, number)
     to_the_end(observer, run)
 
 
 @pytest.mark.parametrize("kind", CHUNKS)
-def test_a_processor_that_is_killed_before_its_commit_leaves_nothing(
-    observer: Session, database: str, kind: str
+def test_processors_that_are_killed_between_any_two_statements_leave_nothing_and_another_goes_on(
+    between: Session, kind: str
 ) -> None:
+    boundaries.choose(between, 0)
+    run = CHUNKS[kind](between)
+    boundaries.choose(between, 0)
+    assert chunk(between, run) == kind.partition(",")[0]
+    assert boundaries.passed(between) == STATEMENTS[kind]
+    to_the_end(between, run)
+
+    # All at one run, as each leaves it as it was.
+    run = CHUNKS[kind](between)
+    for number in range(1, STATEMENTS[kind] + 1):
+        kill_at(between, run, number)
+    to_the_end(between, run)
+
+
+@pytest.mark.parametrize("kind", CHUNKS)
+def test_a_processor_that_is_killed_before_its_commit_leaves_nothing(observer: Session, kind: str) -> None:
     boundaries.choose(observer, 0)
     run = CHUNKS[kind](observer)
     before = observer.everything()
-    processor = Session(database)
+    processor = Session(observer.dsn)
     processor.execute("begin")
     assert processor.reconcile(run)["outcome"] == kind.partition(",")[0]
     assert observer.everything() == before
-    observer.execute("select pg_terminate_backend(%s, 30000)", processor.pid)
+    kill(observer, processor.pid)
     with pytest.raises(psycopg.OperationalError):
         processor.execute("commit")
     processor.close()
@@ -174,13 +216,11 @@ def test_a_processor_that_is_killed_before_its_commit_leaves_nothing(
 
 
 @pytest.mark.parametrize("kind", CHUNKS)
-def test_a_processor_that_is_gone_after_its_commit_is_not_missed(
-    observer: Session, database: str, kind: str
-) -> None:
+def test_a_processor_that_is_gone_after_its_commit_is_not_missed(observer: Session, kind: str) -> None:
     boundaries.choose(observer, 0)
     run = CHUNKS[kind](observer)
-    processor = Session(database)
+    processor = Session(observer.dsn)
     assert chunk(processor, run) == kind.partition(",")[0]
-    observer.execute("select pg_terminate_backend(%s, 30000)", processor.pid)
+    kill(observer, processor.pid)
     processor.close()
     to_the_end(observer, run)
