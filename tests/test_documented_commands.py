@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from pgflow_migrate.work_center import baseline
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
@@ -31,6 +34,7 @@ class Run:
     says: str = ""
     with_arguments: str = ""  # narrows a command that would run for long
     flows: str = ""  # the document whose Python is importable as the module flows
+    store: bool = False  # whether $STORE and $COPY are stores of the Work Center
 
 
 # CI runs these two itself, in a clean clone; the wheel's installation has its own test.
@@ -96,6 +100,18 @@ RUNS = {
         says="against its own history",
         with_arguments="BENCHMARK_ARGS='--runs 40 --slices 2 --history 200 --small-history 100'",
     ),
+    'pgflow-migrate work-center status "$STORE"': Run(store=True, says="journal mode delete"),
+    (
+        "python -c 'import sqlite3, sys; sqlite3.connect(sys.argv[1]).backup(sqlite3.connect(sys.argv[2]))'"
+        ' "$STORE" "$COPY"'
+    ): Run(store=True),
+    'pgflow-migrate work-center upgrade "$COPY"': Run(store=True, says="from version 22 to 35"),
+    'pgflow-migrate work-center verify "$COPY"': Run(store=True, says="All 12 checks hold"),
+    'pgflow-migrate work-center upgrade "$STORE"': Run(store=True, says="from version 22 to 35"),
+    'pgflow-migrate work-center verify "$STORE"': Run(store=True, says="All 12 checks hold"),
+    'alembic -n work_center -x path="$STORE" upgrade head': Run(
+        store=True, says="wc_34_engine_turn_status_repair -> wc_35_coordinator_provider_claims"
+    ),
     'alembic -x dsn="$PGFLOW_DSN" upgrade head': Run(at="core_0_16_0", says="dirty_runs"),
 }
 
@@ -132,6 +148,13 @@ def test_documented_command_works(command: str, database_at: Callable[[str], str
     environment = {**os.environ, "PATH": os.pathsep.join(path)}
     if run.at:
         environment["PGFLOW_DSN"] = database_at(run.at)
+    if run.store:
+        for name in ("STORE", "COPY"):
+            environment[name] = str(tmp_path / f"{name}.db")
+            connection = sqlite3.connect(environment[name])
+            baseline.create(connection, example=True)
+            connection.commit()
+            connection.close()
     if run.flows:
         (module,) = PYTHON.findall((ROOT / run.flows).read_text(encoding="utf-8"))
         (tmp_path / "flows.py").write_text(module, encoding="utf-8")

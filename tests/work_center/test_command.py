@@ -173,7 +173,7 @@ def test_an_interrupt_takes_the_step_back_and_says_what_is_done(
     done = _run("upgrade", path, "--no-backup")
     assert done.exit_code == 1
     assert done.stderr.splitlines() == [
-        "error: Ctrl-C ended the upgrade; the step that was running was rolled back.",
+        "error: Ctrl-C ended the upgrade; what was running was rolled back.",
         "Done before, and kept: 23-conversation-stream, 24-action-stream. It is safe to repeat.",
     ]
     assert status(path).version == 24

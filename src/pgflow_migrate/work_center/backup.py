@@ -54,8 +54,7 @@ def make(path: Path, target: Path, lock_timeout: timedelta) -> BackupMade:
         _copy(path, partial, lock_timeout)
         partial.chmod(stat.S_IMODE(status.st_mode))
         _flush(partial)
-        os.link(partial, target)  # unlike a rename, never over a file that is there
-        partial.unlink()
+        _name(partial, target)
         _flush(target.parent)
     except FileExistsError:
         raise PgflowMigrateError(f"{target} is there already.", _REMEDY) from None
@@ -69,6 +68,17 @@ def make(path: Path, target: Path, lock_timeout: timedelta) -> BackupMade:
             with contextlib.suppress(OSError):
                 Path(f"{name}{ending}").unlink()
     return BackupMade(str(target), target.stat().st_size, time.monotonic() - started)
+
+
+def _name(partial: Path, target: Path) -> None:
+    try:
+        os.link(partial, target)  # unlike a rename, never over a file that is there
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links
+        if os.path.lexists(target):
+            raise FileExistsError from None
+        partial.rename(target)
 
 
 def _copy(path: Path, partial: Path, lock_timeout: timedelta) -> None:

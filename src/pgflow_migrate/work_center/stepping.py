@@ -49,14 +49,22 @@ class Stepper:
         self._store.on_progress(StepStarted(step.name, self._taken, self._of))
         started = time.monotonic()
         self._store.step, self._store.rows = step.name, {}
-        with self._explained(step), _transaction(connection):
-            if self._before_first is not None:
-                self._before_first(step)
-                self._before_first = None
-            outcome = self._apply(step, upgrade)
-        if outcome:
-            seconds = time.monotonic() - started
-            self._store.on_progress(StepDone(step.name, outcome, seconds, dict(self._store.rows)))
+        outcome = None
+        try:
+            with self._explained(step), _transaction(connection):
+                outcome = self._apply(step, upgrade)
+        except KeyboardInterrupt:
+            # One that comes during the commit is too late: the step is done.
+            if outcome is None or step.name not in ledger.read(connection):
+                raise
+            self._report(step, outcome, started)
+            raise
+        if outcome is not None:
+            self._report(step, outcome, started)
+
+    def _report(self, step: Step, outcome: str, started: float) -> None:
+        seconds = time.monotonic() - started
+        self._store.on_progress(StepDone(step.name, outcome, seconds, dict(self._store.rows)))
 
     def _apply(self, step: Step, upgrade: Callable[[], None]) -> str | None:
         connection = self._store.connection
@@ -65,6 +73,9 @@ class Stepper:
         ledger.refuse(entries)
         if step.name in entries:
             return None
+        if self._before_first is not None:
+            self._before_first(step)
+            self._before_first = None
         connection.execute(ledger.CREATE)
         # The program has a temporary table of this name, and drops what stands in its way.
         connection.execute("drop table if exists main.migration_context")
@@ -109,6 +120,7 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
     except BaseException:
         # SQLite itself rolls back on some errors, such as a full disk.
         if connection.in_transaction:
-            for statement in back:
-                connection.execute(statement)
+            with contextlib.suppress(sqlite3.OperationalError):  # the savepoint may be released already
+                for statement in back:
+                    connection.execute(statement)
         raise

@@ -230,6 +230,6 @@ def _telling_what_is_left(listening: _Listening) -> Iterator[None]:
         raise
     except KeyboardInterrupt as interrupt:
         raise Interrupted(
-            f"{str(interrupt) or 'Ctrl-C'} ended the upgrade; the step that was running was rolled back.",
+            f"{str(interrupt) or 'Ctrl-C'} ended the upgrade; what was running was rolled back.",
             f"{' '.join(listening.left())} It is safe to repeat.",
         ) from interrupt
