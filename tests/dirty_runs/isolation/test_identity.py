@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from uuid import UUID
 
 import psycopg
@@ -303,6 +304,25 @@ def test_tasks_that_nobody_has_claimed_are_not_truncated_either(demo: Session) -
     with pytest.raises(psycopg.Error) as caught:
         demo.execute("truncate pgflow.step_tasks cascade")
     assert caught.value.sqlstate == "PF006"
+    assert demo.everything() == before
+
+
+@pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
+def test_rows_that_an_old_snapshot_does_not_show_are_not_truncated(
+    demo: Session, open_session: Callable[[], Session], isolation: str
+) -> None:
+    other = open_session()
+    other.execute(f"begin isolation level {isolation}")
+    assert other.rows("select from pgflow.run_work") == []
+    demo.started()
+    before = demo.everything()
+    for truncate in ("runs", "step_tasks"):
+        other.execute("savepoint before")
+        with pytest.raises(psycopg.Error) as caught:
+            other.execute(f"truncate pgflow.{truncate} cascade")
+        assert caught.value.sqlstate == "PF006"
+        other.execute("rollback to before")
+    other.execute("rollback")
     assert demo.everything() == before
 
 

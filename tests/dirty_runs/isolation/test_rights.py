@@ -226,6 +226,35 @@ def test_who_may_only_see_the_rows_of_protocol_1_may_only_see_those_of_protocol_
     assert upgraded.as_role(DELETER, ask.format(run)) == [(1,)]
 
 
+def test_rows_that_are_hidden_from_their_owner_are_no_rows_of_protocol_1(
+    upgraded: Upgraded, late: str
+) -> None:
+    """FORCE ROW LEVEL SECURITY: what looks with the owner's eyes refuses to look."""
+    session = upgraded.session
+    message = session.task(session.started(), "a")["message_id"]
+    before = session.everything()
+    owned = "".join(
+        f"alter table pgflow.{table} owner to {DEPLOYER};" for table in ("runs", "step_tasks", "run_work")
+    )
+    for call, refused in (
+        (f"pgflow.claim_tasks('demo', 'demo', array[{message}]::bigint[], gen_random_uuid())", "step_tasks"),
+        (f"pgflow._archive_messages(array['demo'], array[{message}]::bigint[])", "step_tasks"),
+        ("pgflow.start_flow_v2('demo', '{}')", "runs"),
+    ):
+        with session.connection.transaction(force_rollback=True):
+            session.execute(
+                f"{owned} alter table pgflow.runs force row level security;"
+                "alter table pgflow.step_tasks force row level security;"
+                f"grant create on schema pgflow to {DEPLOYER};"
+                f"alter function pgflow._v2_owned_messages owner to {DEPLOYER};"
+                f"alter function pgflow._v2_guard_work owner to {DEPLOYER};"
+                f"grant select, insert on pgflow.run_work to {late}; set local role {late}"
+            )
+            with pytest.raises(InsufficientPrivilege, match=f'policy for table "{refused}"'):
+                session.execute(f"select {call}")
+    assert session.everything() == before
+
+
 BAIT = """
   create type pg_temp.bait as (x text);
   create function pg_temp.taken(pg_temp.bait) returns {type} language plpgsql

@@ -3,6 +3,9 @@
 -- be waiting for us, so they are not waited for.
 lock table pgflow.run_work, pgflow.task_claims in access exclusive mode nowait;
 
+-- Rows that are hidden from us (FORCE ROW LEVEL SECURITY) would be dropped unseen: this makes an error of them.
+set local row_security = off;
+
 do $refuse$
 declare
   run_count constant bigint := (select count(*) from pgflow.run_work);

@@ -6,6 +6,8 @@ stable
 -- Who calls need not be allowed to read pgflow.runs, and row level security must not hide a run.
 security definer
 set search_path = pg_catalog, pg_temp
+-- Where rows are hidden from the owner, too (FORCE ROW LEVEL SECURITY), this is an error, and not a wrong answer.
+set row_security = off
 as $$
 begin
   -- As a rule there is no such run.
