@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pgflow_migrate import resources
 from pgflow_migrate.errors import Interrupted, PgflowMigrateError
-from pgflow_migrate.work_center import ledger, opening, progress
+from pgflow_migrate.work_center import ledger, opening, progress, values
 from pgflow_migrate.work_center import store as files
 from pgflow_migrate.work_center.chain import STEPS, Step, find, up_to
 from pgflow_migrate.work_center.opening import SOURCE_SCHEMA_VERSION
@@ -141,7 +141,7 @@ def upgrade_connection(
     """
     target = step_named(to)
     listening = _Listening(on_progress)
-    factory, connection.text_factory = connection.text_factory, bytes.decode
+    factory, connection.text_factory = connection.text_factory, values.text
     rows, connection.row_factory = connection.row_factory, None
     try:
         with _telling_what_is_left(listening):
