@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -102,6 +103,7 @@ def run(names: Iterable[str], workers: str) -> list[Case]:
                 *nodes,
             ],
             cwd=ROOT,
+            env={"PGFLOW_MIGRATE_RUNS": "100000", **os.environ},
             stdout=sys.stderr,
             check=False,
         )

@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 from tests.dirty_runs.changes import without_triggers
 from tests.dirty_runs.protocol import WORKER, Row, Session
+from tests.dirty_runs.reads import Reads, counted, reading
 
 from pgflow_migrate.dirty_runs.limits import limit
 from pgflow_migrate.replay.templates import Templates
@@ -16,8 +17,6 @@ from pgflow_migrate.servers import Server
 
 MANY = 20_000
 RUNS = 2_000
-
-Reads = dict[str, int]
 
 
 @pytest.fixture(scope="module")
@@ -61,33 +60,6 @@ def crowd(server: Server, templates: Templates) -> Iterator[Session]:
     yield session
     session.close()
     server.drop_database(name)
-
-
-def counted(session: Session) -> Reads:
-    """Rows of sequential scans and entries of index scans, of this transaction so far, by table."""
-    return {
-        row["relname"]: int(row["reads"])
-        for row in session.rows(
-            "select c.relname, pg_stat_get_xact_tuples_returned(c.oid) + coalesce(("
-            "   select sum(pg_stat_get_xact_tuples_returned(i.indexrelid))"
-            "   from pg_index i where i.indrelid = c.oid"
-            " ), 0) as reads"
-            " from pg_class c where c.relnamespace = 'pgflow'::regnamespace and c.relkind = 'r'"
-        )
-    }
-
-
-@contextmanager
-def reading(session: Session) -> Iterator[Reads]:
-    """What a block reads, filled in at its end; it runs in a transaction that is rolled back."""
-    reads: Reads = {}
-    with session.connection.transaction(force_rollback=True):
-        before = counted(session)
-        yield reads
-        after = counted(session)
-        reads.update(
-            {table: after[table] - before[table] for table in after if after[table] != before[table]}
-        )
 
 
 def test_the_count_of_reads_counts_what_a_scan_reads(crowd: Session) -> None:
