@@ -14,7 +14,7 @@ from tests.dirty_runs.protocol import Session, token
 
 from pgflow_migrate.dirty_runs import reporter
 from pgflow_migrate.dirty_runs.client import Sender
-from pgflow_migrate.dirty_runs.executor import Executor
+from pgflow_migrate.dirty_runs.executor import Executed, Executor
 from pgflow_migrate.dirty_runs.outcomes import (
     Accepted,
     Answer,
@@ -310,6 +310,29 @@ def test_a_message_whose_task_cannot_be_claimed_runs_no_handler(demo: Session, d
     demo.request(run)
     executor = Executor(demo.connection, Sender(dsn, 10), {}, token())
     assert executor.work_one("demo", 30) == NotClaimed("blocked", "pending")
+
+
+def test_an_executor_does_not_do_b_between_its_dispatch_and_the_fixed_point(demo: Session, dsn: str) -> None:
+    seen: list[str] = []
+
+    def handler(claimed: Claimed) -> object:
+        seen.append(claimed.step_slug)
+        return 1
+
+    run = demo.started()
+    executor = Executor(demo.connection, Sender(dsn, 10), {"a": handler, "b": handler}, token())
+    assert isinstance(executor.work_one("demo", 30), Executed)
+    assert demo.reconcile(run)["outcome"] == "dispatched"
+    # It reads B's message, again and again, and gets no claim with it.
+    for _ in range(2):
+        assert executor.work_one("demo", 0) == NotClaimed("blocked", "pending")
+    assert seen == ["a"]
+    assert demo.value("select count(*) from pgflow.task_claims where step_slug = 'b'") == 0
+    assert demo.task(run, "b")["status"] == "queued"
+    assert demo.reconcile(run)["outcome"] == "clean"
+    assert isinstance(executor.work_one("demo", 30), Executed)
+    assert executor.work_one("demo", 0) is None
+    assert seen == ["a", "b"]
 
 
 def test_an_executor_does_nothing_on_a_connection_that_would_leave_claims_uncommitted(
