@@ -174,7 +174,7 @@ def main() -> None:
         help="both: JSON on stdout, then the table on stderr",
     )
     parser.add_argument(
-        "--topic", help="transition, contract, isolation, reconciliation, reporting or writer"
+        "--topic", help="transition, contract, isolation, reconciliation, reporting, commands or writer"
     )
     parser.add_argument("--workers", default="2", help="processes of pytest")
     arguments = parser.parse_args()
