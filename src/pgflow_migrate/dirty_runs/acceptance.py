@@ -391,7 +391,7 @@ _RECONCILIATION = (
     ),
     Promise(
         "reconciliation",
-        "A call costs the same, in rows and pages, beside 1,000 other runs and 10,000; in make evidence 100,000.",
+        "A call costs the same, in rows and pages, beside 1,000 other runs and 10,000, as evidence 100,000.",
         ("stress/test_growth.py::test_a_call_costs_the_same_whether_others_are_few_or_very_many",),
     ),
 )
