@@ -56,6 +56,41 @@ def test_the_inventory_names_guard_and_test_of_each_writer() -> None:
         assert f"tests/dirty_runs/{entry['test']}" in shown
 
 
+def test_the_contract_is_compared_with_a_database(demo: Session, dsn: str) -> None:
+    result = invoke("contract", "--dsn", dsn)
+    assert (result.exit_code, result.stdout, result.stderr) == (EXIT_OK, invoke("contract").stdout, "")
+    other = demo.value("select pgflow._v2_limits() - 'tasks'") | {"steps": 3}
+    demo.execute(
+        "create or replace function pgflow._v2_limits() returns jsonb language sql immutable as"
+        f" $$ select jsonb '{json.dumps(other)}' $$"
+    )
+    for how in ("markdown", "json"):
+        result = invoke("contract", "--dsn", dsn, "--format", how)
+        assert result.exit_code == EXIT_BLOCKED
+        assert result.stderr.splitlines() == [
+            "limit steps: 2 in the contract, 3 in the database",
+            "limit tasks: 2 in the contract, nothing in the database",
+        ]
+
+
+def test_the_inventory_says_what_a_database_has(demo: Session, dsn: str) -> None:
+    entries = document(invoke("inventory", "--format", "json"))
+    result = invoke("inventory", "--dsn", dsn, "--format", "json")
+    assert result.exit_code == EXIT_OK
+    of_the_owner = ("cron", "shipped helper", "documented helper")
+    assert document(result) == [
+        entry | {"installed": None if entry["kind"] in of_the_owner else True} for entry in entries
+    ]
+    demo.execute("drop function pgflow.recover_task_v2")
+    demo.execute("alter table pgflow.runs disable trigger protocol_2_identity")
+    result = invoke("inventory", "--dsn", dsn, "--format", "json")
+    assert result.exit_code == EXIT_BLOCKED
+    missing = [entry["name"] for entry in document(result) if entry["installed"] is False]
+    assert [name.partition("(")[0] for name in missing] == ["protocol_2_identity on runs", "recover_task_v2"]
+    result = invoke("inventory", "--dsn", dsn)
+    assert (result.exit_code, result.stdout.count("  installed  no\n")) == (EXIT_BLOCKED, 2)
+
+
 def test_status_shows_what_waits_the_worst_first(demo: Session, dsn: str) -> None:
     calm, pending, attention = (demo.started() for _ in range(3))
     held = demo.claimed(calm, "a")
@@ -172,7 +207,9 @@ def test_reconcile_wants_one_run_or_the_next(arguments: list[str]) -> None:
     assert invoke("reconcile", *arguments).exit_code == EXIT_USAGE
 
 
-@pytest.mark.parametrize("arguments", [["status"], ["reconcile", "--next"]])
+@pytest.mark.parametrize(
+    "arguments", [["status"], ["reconcile", "--next"], ["contract"], ["inventory"]], ids=" ".join
+)
 def test_a_database_without_protocol_2_is_refused_with_words(
     database_at: Callable[[str], str], arguments: list[str]
 ) -> None:

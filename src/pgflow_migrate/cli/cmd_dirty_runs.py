@@ -25,46 +25,70 @@ def dirty_runs() -> None:
     """
 
 
+_compared = click.option(
+    "--dsn", metavar="DSN", help="Also compare with this database; without it nothing is connected to."
+)
+
+
 @dirty_runs.command()
+@_compared
 @format_option("markdown", "json")
-def contract(format_: str) -> None:
-    """Print the contract: limits, transitions, what two calls that meet get; connects to nothing.
+@click.pass_context
+def contract(ctx: click.Context, dsn: str | None, format_: str) -> None:
+    """Print the contract: limits, transitions, what two calls that meet get.
+
+    With --dsn, says on stderr which limits the database enforces otherwise, and exits 3 when there are any.
 
     \b
     pgflow-migrate dirty-runs contract
     pgflow-migrate dirty-runs contract --format json
     """
-    from pgflow_migrate.dirty_runs import render
+    from pgflow_migrate.dirty_runs import installed, render
 
+    differing = () if dsn is None else installed.differing_limits(dsn)
     if format_ == "json":
         output.print_json(render.document())
     else:
         output.echo(render.markdown(), nl=False)
+    for difference in differing:
+        output.echo(f"limit {difference}", err=True)
+    ctx.exit(EXIT_BLOCKED if differing else EXIT_OK)
 
 
 @dirty_runs.command()
+@_compared
 @format_option("table", "json")
-def inventory(format_: str) -> None:
-    """Print everything that could write to runs of protocol 2, and its guard; connects to nothing.
+@click.pass_context
+def inventory(ctx: click.Context, dsn: str | None, format_: str) -> None:
+    """Print everything that could write to runs of protocol 2, its guard, and the test that shows it.
+
+    With --dsn, also whether the database has it, and exits 3 when a function or trigger is missing.
 
     \b
     pgflow-migrate dirty-runs inventory
     """
+    from pgflow_migrate.dirty_runs import installed
     from pgflow_migrate.dirty_runs.inventory import INVENTORY
 
+    found = {} if dsn is None else installed.installed(dsn)
     if format_ == "json":
-        output.print_json(INVENTORY)
-        return
-    for entry in INVENTORY:
-        output.echo(entry.name)
-        output.print_rows(
-            [
-                ("  kind", entry.kind),
-                ("  writes", entry.writes),
-                ("  guard", entry.guard),
-                ("  test", f"tests/dirty_runs/{entry.test}"),
-            ]
+        entries: list[dict[str, Any]] = output.plain(INVENTORY)
+        output.print_json(
+            entries if dsn is None else [entry | {"installed": found.get(entry["name"])} for entry in entries]
         )
+    else:
+        for entry in INVENTORY:
+            output.echo(entry.name)
+            output.print_rows(
+                [
+                    ("  kind", entry.kind),
+                    ("  writes", entry.writes),
+                    ("  guard", entry.guard),
+                    ("  test", f"tests/dirty_runs/{entry.test}"),
+                    *([("  installed", "yes" if found[entry.name] else "no")] if entry.name in found else []),
+                ]
+            )
+    ctx.exit(EXIT_OK if all(found.values()) else EXIT_BLOCKED)
 
 
 @dirty_runs.command()
