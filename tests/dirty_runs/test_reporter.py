@@ -312,6 +312,26 @@ def test_a_message_whose_task_cannot_be_claimed_runs_no_handler(demo: Session, d
     assert executor.work_one("demo", 30) == NotClaimed("blocked", "pending")
 
 
+def test_an_executor_passes_over_a_run_that_somebody_has_locked(
+    demo: Session, open_session: Open, dsn: str
+) -> None:
+    locked, free = demo.started(), demo.started()
+    executor = executor_of(demo, dsn)
+    with open_session().connection.transaction() as held:
+        held.connection.execute("select from pgflow.runs where run_id = %s for update", (locked,))
+        assert executor.work_one("demo", 0) == NotClaimed("busy", "locked")
+        demo.execute("update pgmq.q_demo set vt = now() + interval '1 h' where msg_id = 1")
+        done = executor.work_one("demo", 30)
+        assert isinstance(done, Executed)
+        assert done.claimed.run_id == free
+    assert demo.value("select count(*) from pgflow.task_claims where run_id = %s", locked) == 0
+    assert demo.value("show lock_timeout") == "0"
+    demo.execute("update pgmq.q_demo set vt = now() where msg_id = 1")
+    done = executor.work_one("demo", 30)
+    assert isinstance(done, Executed)
+    assert done.claimed.run_id == locked
+
+
 def test_an_executor_does_not_do_b_between_its_dispatch_and_the_fixed_point(demo: Session, dsn: str) -> None:
     seen: list[str] = []
 

@@ -346,6 +346,7 @@ _RECONCILIATION = (
             "::test_two_processors_at_once_dispatch_and_clean_each_of_many_runs_once",
             "races/test_other_races.py::test_processors_take_a_run_each_and_pass_over_one_that_is_held",
             "transitions/test_reconcile.py::test_a_locked_run_lets_another_go_on",
+            "test_reporter.py::test_an_executor_passes_over_a_run_that_somebody_has_locked",
             "transitions/test_reconcile.py::test_a_poisoned_run_lets_another_go_on",
             "transitions/test_reconcile.py::test_a_failed_chunk_leaves_the_graph_and_records_its_error",
             "transitions/test_reconcile.py::test_errors_are_committed_although_the_chunk_is_rolled_back",

@@ -24,6 +24,9 @@ from pgflow_migrate.dirty_runs.outcomes import (
 
 Connection = psycopg.Connection[Any]
 
+CLAIM_PATIENCE = 250
+"""Milliseconds that a claim waits for the locks of its run. Those of the protocol's own calls are shorter."""
+
 
 @dataclass(frozen=True)
 class Reservation:
@@ -74,20 +77,36 @@ def claim(
 ) -> Claimed | NotClaimed:
     """Claim the task of a reservation. With the same token it may be asked again when an answer was lost.
 
+    A run that somebody else has locked for longer than :data:`CLAIM_PATIENCE` is passed over: its message
+    comes back when its reservation is over.
+
+    Args:
+        connection: in autocommit mode.
+        reservation: what was read.
+        worker_id: who claims.
+        token: the claim's id.
+
     Raises:
         psycopg.Error: the call failed; whether it was committed is not known.
     """
-    answer = _call(
-        connection,
-        "select pgflow.claim_task_v2(%s, %s, %s, %s, array[%s::bigint], %s, %s)",
-        reservation.run_id,
-        reservation.step_slug,
-        reservation.task_index,
-        reservation.queue_name,
-        reservation.msg_id,
-        worker_id,
-        token,
-    )
+    try:
+        answer = _call(
+            connection,
+            "select pgflow.claim_task_v2(%s, %s, %s, %s, array[%s::bigint], %s, %s)"
+            # Before the call, and for this statement's transaction alone.
+            " from (select set_config('lock_timeout', %s, true) as patience offset 0) bounded"
+            " where bounded.patience is not null",
+            reservation.run_id,
+            reservation.step_slug,
+            reservation.task_index,
+            reservation.queue_name,
+            reservation.msg_id,
+            worker_id,
+            token,
+            str(CLAIM_PATIENCE),
+        )
+    except psycopg.errors.LockNotAvailable:
+        return NotClaimed("busy", "locked")
     if answer["outcome"] != "claimed":
         return NotClaimed(answer["outcome"], answer.get("reason"))
     return Claimed(

@@ -139,7 +139,8 @@ class NotClaimed:
     """A task that is not ours.
 
     Attributes:
-        outcome: held, blocked, stale, terminal, conflict, unknown, wrong_protocol or rejected.
+        outcome: held, blocked, stale, terminal, conflict, unknown, wrong_protocol or rejected; busy when the
+            run was locked, and nothing was asked.
         reason: why, where there is a reason.
     """
 
