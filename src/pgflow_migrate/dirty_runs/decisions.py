@@ -66,6 +66,11 @@ DECISIONS: tuple[tuple[str, str], ...] = (
         "its run stays due, and first. Processors need a statement_timeout above what a chunk takes.",
     ),
     (
+        "Runs that somebody has locked",
+        "A processor passes over them. A claim waits in SQL; an executor's waits a quarter of a second, then "
+        "the executor goes on, and the message comes back when its reservation is over.",
+    ),
+    (
         "Events",
         "Hints. One that cannot be sent is a warning; what the database accepted stays.",
     ),
