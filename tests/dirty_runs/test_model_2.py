@@ -7,8 +7,8 @@ from tests.dirty_runs.model.agreement import SEQUENCES, assert_agreement
 from tests.dirty_runs.model.driver import Driver
 
 
-def test_the_database_does_what_the_model_does_in_a_thousand_sequences(dsn: str) -> None:
-    assert_agreement(dsn, range(1 * SEQUENCES, 2 * SEQUENCES))
+def test_the_database_does_what_the_model_does_in_hundreds_of_sequences(dsn: str) -> None:
+    assert_agreement(dsn, range(1_000, 1_000 + SEQUENCES))
 
 
 FAULTS = {
