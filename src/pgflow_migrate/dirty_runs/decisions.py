@@ -96,6 +96,10 @@ NO_GO: tuple[str, ...] = (
     "production use, or protocol 2 as a default of anything",
     "a poller of protocol 1 on a queue of protocol 2: reading hides messages, though it cannot claim them",
     "flows that runs of both protocols use at the same time",
+    "FORCE ROW LEVEL SECURITY on pgflow's tables: what its owner does not see is not frozen for him; "
+    "functions that ask for a run's protocol raise an error there instead of answering wrongly",
+    "a restore of rows alone (pg_dump --data-only) while there are runs of protocol 2, without "
+    "--disable-triggers: guards refuse the rows; a whole dump comes back as it was",
     "SQL by hand as a superuser, disabled triggers, queues replaced from outside: not protected against",
     "an executor that cannot keep its claim and outcome until its report is answered or its process ends",
 )
