@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tests.dirty_runs.model.agreement import SEQUENCES
+from tests.dirty_runs import test_model_2
 
 from pgflow_migrate.dirty_runs.acceptance import PROMISES
 from pgflow_migrate.dirty_runs.contract import TRANSITIONS
@@ -31,7 +31,9 @@ ROOT = HERE.parents[1]
 DERANDOMIZED = "hypothesis, derandomized"
 SEEDS = {
     "test_model_1.py": DERANDOMIZED,
-    "test_model_2.py": f"{SEQUENCES} to {2 * SEQUENCES - 1}; 0 to 99",
+    "test_model_2.py": " and ".join(
+        f"{seeds[0]} to {seeds[-1]}" for seeds in (test_model_2.SEEDS, test_model_2.SEEDS_OF_FAULTS)
+    ),
     "test_canonical_json.py": DERANDOMIZED,
     "isolation/test_envelope.py": DERANDOMIZED,
     "stress/test_thousand_runs.py": "workers 1 and 2, killer 7",

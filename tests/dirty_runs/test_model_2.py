@@ -7,8 +7,12 @@ from tests.dirty_runs.model.agreement import SEQUENCES, assert_agreement
 from tests.dirty_runs.model.driver import Driver
 
 
+SEEDS = range(1_000, 1_000 + SEQUENCES)
+SEEDS_OF_FAULTS = range(100)
+
+
 def test_the_database_does_what_the_model_does_in_hundreds_of_sequences(dsn: str) -> None:
-    assert_agreement(dsn, range(1_000, 1_000 + SEQUENCES))
+    assert_agreement(dsn, SEEDS)
 
 
 FAULTS = {
@@ -45,6 +49,6 @@ def test_a_database_that_does_something_else_is_found_out(dsn: str, fault: str) 
         )
         assert text.count(right) == 1
         driver.session.execute(text.replace(right, wrong))
-        assert any(driver.check(seed) for seed in range(100))
+        assert any(driver.check(seed) for seed in SEEDS_OF_FAULTS)
     finally:
         driver.close()
