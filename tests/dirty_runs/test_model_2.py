@@ -6,7 +6,6 @@ import pytest
 from tests.dirty_runs.model.agreement import SEQUENCES, assert_agreement
 from tests.dirty_runs.model.driver import Driver
 
-
 SEEDS = range(1_000, 1_000 + SEQUENCES)
 SEEDS_OF_FAULTS = range(100)
 
