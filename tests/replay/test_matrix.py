@@ -1,4 +1,4 @@
-"""Scenarios about queues, with PGMQ as plain SQL on 16; with the extension, test_run.py runs all of them on 18.
+"""Scenarios about queues, with PGMQ as plain SQL on 16; on 18, with the extension, test_run.py runs all.
 
 The workflow's upgrade matrix has every scenario in all four ways.
 """
