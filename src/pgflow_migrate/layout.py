@@ -60,6 +60,27 @@ def show(console: Console, text: str, *, style: str = "", indent: str = "") -> N
         console.print(line, style=style or None, markup=False, emoji=False, soft_wrap=True)
 
 
+def parts(text: str) -> Iterator[tuple[bool, str]]:
+    """``text`` cut where statements to copy begin and end: whether a part is statements, and the part.
+
+    Statements that follow each other stay together, a line each.
+    """
+    end = 0
+    statements: list[str] = []
+    for found in _STATEMENT.finditer(text):
+        if between := text[end : found.start()].strip(" "):
+            if statements:
+                yield True, "\n".join(statements)
+                statements.clear()
+            yield False, between
+        statements.append(found[0])
+        end = found.end()
+    if statements:
+        yield True, "\n".join(statements)
+    if rest := text[end:].strip(" "):
+        yield False, rest
+
+
 def _units(text: str, room: int) -> Iterator[str]:
     """What is not broken: statements that fit, else words."""
     from rich.cells import cell_len

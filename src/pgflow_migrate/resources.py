@@ -1,4 +1,4 @@
-"""Where the Alembic environment, the audits, the helpers and the fixtures are.
+"""Where the Alembic environment, the audits, the helpers, the schemas and the fixtures are.
 
 They live at the top of a checkout and, in a wheel, inside the package. This is the one module that knows.
 """
@@ -12,7 +12,7 @@ _CHECKOUT = _PACKAGE.parents[1]
 
 
 def root() -> Path:
-    """The folder that holds ``alembic.ini``, ``alembic/``, ``audits/``, ``helpers/`` and ``fixtures/``.
+    """The folder that holds ``alembic.ini``, ``alembic/``, ``audits/`` and the other folders.
 
     Raises:
         FileNotFoundError: the installation is incomplete.
@@ -46,6 +46,11 @@ def audits() -> Path:
 def helpers() -> Path:
     """The folder of optional SQL functions that a database's owner installs by hand."""
     return root() / "helpers"
+
+
+def schema(command: str) -> Path:
+    """The JSON Schema of what ``command --format json`` prints."""
+    return root() / "schemas" / f"{command}.schema.json"
 
 
 def fixtures() -> Path:

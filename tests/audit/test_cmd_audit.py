@@ -49,7 +49,10 @@ def test_clean_exits_0_and_says_that_it_is_a_report_of_one_point_in_time(run: Ru
 def test_blocking_findings_exit_3(run: Run, blocked: Database) -> None:
     result = run()
     assert result.exit_code == 3
-    assert result.stdout.splitlines()[:2] == ["error   slug-double-underscore", "  flow a__b"]
+    assert result.stdout.splitlines()[:2] == [
+        'error   slug-double-underscore: a slug contains "__"',
+        "  flow a__b",
+    ]
     assert result.stderr == ""
 
 
@@ -59,7 +62,9 @@ def test_warnings_exit_0(run: Run, database: Database) -> None:
     )
     result = run()
     assert result.exit_code == 0
-    assert result.stdout.startswith("warning prune-helper-customised\n")
+    assert result.stdout.startswith(
+        "warning prune-helper-customised: a pruning helper of your own is installed\n"
+    )
 
 
 def test_json_is_one_document_and_nothing_else(run: Run, blocked: Database) -> None:
@@ -174,5 +179,5 @@ def test_an_upgraded_database_exits_0_and_says_so(
 ) -> None:
     result = CliRunner().invoke(main, ["audit", "--dsn", database_at("queue_identity")])
     assert result.exit_code == 0
-    assert result.stdout.splitlines()[0] == "info    already-upgraded"
+    assert result.stdout.splitlines()[0] == "info    already-upgraded: this database has queue identity"
     assert result.stdout.splitlines()[-1].endswith(": this audit has nothing to look for.")

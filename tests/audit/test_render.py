@@ -6,7 +6,6 @@ import io
 import json
 import re
 from datetime import datetime, timezone
-from html.parser import HTMLParser
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -76,30 +75,83 @@ def test_no_form_lets_control_characters_through(form: object) -> None:
     assert not {"\x1b", "\r", "\u202e"} & set(text)
 
 
-def test_the_table_groups_by_code_and_cuts_nothing() -> None:
+def test_the_table_groups_by_code_the_worst_first_and_cuts_nothing() -> None:
     assert printed(BLOCKED).splitlines() == [
-        "error   queue-absent",
-        "  flow Orders, queue orders",
-        "  select pgmq.create('Orders');",
-        "",
-        "error   slug-invalid",
+        "error   slug-invalid: a slug breaks the rule that was always there",
         f"  flow {SHOWN}",
         f"  {SHOWN}",
         "",
-        "error   step-slug-case-duplicate",
+        "error   step-slug-case-duplicate: step slugs of a flow differ only in case",
         "  flow orders, step Pack: pack",
         "  Mend it.",
         "",
-        "warning prune-helper-stock",
+        "error   queue-absent: a flow has no queue",
+        "  flow Orders, queue orders",
+        "  select pgmq.create('Orders');",
+        "",
+        "warning prune-helper-stock: the documented pruning helper is installed",
         "  pgflow.prune_data_older_than(interval)",
         "  Mend it.",
         "",
-        "info    null-message-id",
+        "info    null-message-id: tasks without a message",
         "  flow orders: 21: " + "; ".join("abcdefghijklmnopqrst") + "; …",
         "  Mend it.",
         "",
+        "What to do, the worst first:",
+        "  Rename the flow or step, in code and database, once the flow's runs have ended."
+        " For slug-invalid (1).",
+        "  Rename the step, in code and database, once the flow's runs have ended."
+        " For step-slug-case-duplicate (1).",
+        "  Create it, and set its sequence. For queue-absent (1).",
+        "  Replace it after the upgrade: pgflow-migrate prune-helper --sql prints its replacement."
+        " For prune-helper-stock (1).",
+        "",
         f"3 findings stand in the way {POINT}",
     ]
+
+
+def test_the_worst_is_what_hides_the_rest_then_what_there_is_most_of() -> None:
+    of = report(
+        *(finding("queue-absent", f"flow_{number}", hint=f"Create {number}.") for number in (1, 2, 3)),
+        finding("slug-trailing-underscore", "a_"),
+        finding("missing-privilege", hint="grant select on pgmq.meta to auditor;"),
+        finding("slug-leading-underscore", "_a"),
+    )
+    lines = printed(of).splitlines()
+    assert [line.split()[1] for line in lines if line.startswith("error ")] == [
+        "missing-privilege:",
+        "queue-absent:",
+        "slug-leading-underscore:",
+        "slug-trailing-underscore:",
+    ]
+    start = lines.index("error   queue-absent: a flow has no queue")
+    assert lines[start + 1 : start + 8] == [
+        *("  flow flow_1", "  Create 1.", "  flow flow_2", "  Create 2.", "  flow flow_3", "  Create 3."),
+        "",
+    ]
+    assert lines[-3] == (
+        "  Rename the flow or step, in code and database, once the flow's runs have ended."
+        " For slug-leading-underscore (1), slug-trailing-underscore (1)."
+    )
+
+
+def test_on_a_terminal_of_40_columns_nothing_is_wider_but_single_words() -> None:
+    text = printed(BLOCKED, width=40, terminal=True)
+    lines = re.sub("\x1b\\[[0-9;]*m", "", text).splitlines()
+    start = lines.index("error   step-slug-case-duplicate")
+    assert lines[start : start + 3] == [
+        "error   step-slug-case-duplicate",
+        "        step slugs of a flow differ only",
+        "        in case",
+    ]
+    assert [line for line in lines if len(line) > 40 and " " in line.strip()] == []
+
+
+def test_no_color_leaves_no_colour(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    text = printed(BLOCKED, terminal=True)
+    styles = {style for found in re.findall("\x1b\\[([0-9;]*)m", text) for style in found.split(";")}
+    assert styles == {"0", "1", "2"}  # bold and dim, which are no colours
 
 
 def test_the_table_sums_up_many_infos_but_lists_every_error() -> None:
@@ -166,46 +218,13 @@ def test_github_annotations_are_one_line_each_and_escaped() -> None:
     ]
 
 
-class _Cells(HTMLParser):
-    """The texts of a page's table cells; every tag that is not the template's own is an error."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.cells: list[str] = []
-        self.tags: set[str] = set()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        if tag == "td":
-            self.cells.append("")
-
-    def handle_data(self, data: str) -> None:
-        if self.cells:
-            self.cells[-1] += data.strip()
-
-
-def test_html_escapes_names_and_needs_nothing_from_elsewhere() -> None:
-    page = render.html(BLOCKED)
-    parser = _Cells()
-    parser.feed(page)
-    parser.close()
-    assert parser.cells[8:12] == [
-        "error",
-        "slug-invalida slug breaks the rule that was always there",
-        SHOWN,
-        "",
-    ]
-    assert {"b", "script", "link", "img"}.isdisjoint(parser.tags)
-    assert "http" not in page
-
-
 def test_an_upgraded_database_is_not_said_to_have_nothing_in_the_way() -> None:
     upgraded = report(finding("already-upgraded", samples=("queue_identity",)), finding("point-in-time"))
     sentence = (
         "Database shop had queue identity already at 2026-01-02 03:04:05 UTC:"
         " this audit has nothing to look for."
     )
-    assert printed(upgraded).splitlines()[0] == "info    already-upgraded"
+    assert printed(upgraded).splitlines()[0] == "info    already-upgraded: this database has queue identity"
     assert printed(upgraded).splitlines()[-1] == sentence
     assert render.document(upgraded)["status"] == "already-upgraded"
     assert render.github(upgraded).splitlines()[-1] == f"::notice title=pgflow-migrate audit::{sentence}"

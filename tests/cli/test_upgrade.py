@@ -61,6 +61,7 @@ def test_a_second_upgrade_says_that_it_is_done(database_at: Callable[[str], str]
     assert result.stdout == "Already upgraded: the database is at dirty_runs; nothing was changed.\n"
     result = invoke("upgrade", "--dsn", dsn, "--format", "json")
     assert json.loads(result.stdout) == {
+        "schema": "urn:pgflow-migrate:upgrade:1",
         "status": "already-upgraded",
         "exit_code": 0,
         "from_release": "dirty_runs",

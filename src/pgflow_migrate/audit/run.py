@@ -14,6 +14,7 @@ from psycopg.rows import dict_row
 from pgflow_migrate import database, reading
 from pgflow_migrate.audit import script
 from pgflow_migrate.audit.findings import AuditReport, Finding
+from pgflow_migrate.audit.outlook import Outlook, look
 
 # The time as text, because psycopg reads timestamps in one DateStyle only.
 _FACTS = """
@@ -40,7 +41,7 @@ def run_audit(
         with database.connect(target, autocommit=True) as connection:
             return run_audit(connection, stock_prune_md5s=stock_prune_md5s)
     block = script.findings_block(stock_prune_md5s)
-    with reading.explained("audit"), _transaction(target), target.cursor(row_factory=dict_row) as cursor:
+    with reading.explained("audit"), snapshot(target), target.cursor(row_factory=dict_row) as cursor:
         cursor.execute(block.encode())
         rows = cursor.execute(script.FETCH.encode()).fetchall()
         cursor.execute(script.CLOSE.encode())
@@ -53,9 +54,23 @@ def run_audit(
     )
 
 
+def survey(
+    target: str | psycopg.Connection[Any], *, stock_prune_md5s: Collection[str] = ()
+) -> tuple[AuditReport, Outlook]:
+    """Audit a database, and read of the same snapshot how its queues are and what the upgrade would do.
+
+    Arguments and errors as for :func:`run_audit`.
+    """
+    if isinstance(target, str):
+        with database.connect(target, autocommit=True) as connection:
+            return survey(connection, stock_prune_md5s=stock_prune_md5s)
+    with reading.explained("audit"), snapshot(target):
+        return run_audit(target, stock_prune_md5s=stock_prune_md5s), look(target)
+
+
 @contextlib.contextmanager
-def _transaction(connection: psycopg.Connection[Any]) -> Iterator[None]:
-    """The script's own transaction, or the one that the caller is in."""
+def snapshot(connection: psycopg.Connection[Any]) -> Iterator[None]:
+    """Within it, the script's own read-only transaction; or the one that the caller is in."""
     if connection.info.transaction_status != TransactionStatus.IDLE:
         yield
         return

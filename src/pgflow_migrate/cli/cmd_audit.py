@@ -7,10 +7,10 @@ import os
 from typing import TYPE_CHECKING, TextIO
 
 import click
-from click.core import ParameterSource
 
 from pgflow_migrate.cli import output
-from pgflow_migrate.cli.options import dsn_option, format_option
+from pgflow_migrate.cli.json_schema import json_schema_option
+from pgflow_migrate.cli.options import dsn_option, format_option, given
 from pgflow_migrate.errors import EXIT_BLOCKED, EXIT_OK
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     help="Write the report to this file instead of stdout.",
 )
 @click.option("--sql", is_flag=True, help="Print the SQL script that makes the report, for another client.")
+@json_schema_option
 @click.pass_context
 def audit(ctx: click.Context, dsn: str | None, format_: str, file: TextIO | None, sql: bool) -> None:
     """Report what stands in the way of the upgrade; changes nothing.
@@ -42,7 +43,7 @@ def audit(ctx: click.Context, dsn: str | None, format_: str, file: TextIO | None
     from pgflow_migrate.audit import script
 
     if sql:
-        if ctx.get_parameter_source("format_") is not ParameterSource.DEFAULT:
+        if given(ctx, "format_"):
             raise click.UsageError("--sql prints a script, which has no --format: give one of the two.")
         output.echo(script.compose(), nl=False, file=file)
         _close(file)
@@ -51,8 +52,12 @@ def audit(ctx: click.Context, dsn: str | None, format_: str, file: TextIO | None
     from pgflow_migrate.audit.run import run_audit
     from pgflow_migrate.database import resolve_dsn
 
-    report = run_audit(resolve_dsn(dsn, os.environ))
-    _print(report, format_, file)
+    target = resolve_dsn(dsn, os.environ)
+    if format_ == "html":
+        report = _page(target, file)
+    else:
+        report = run_audit(target)
+        _print(report, format_, file)
     _close(file)
     ctx.exit(EXIT_BLOCKED if report.blocking else EXIT_OK)
 
@@ -65,8 +70,18 @@ def _print(report: AuditReport, format_: str, file: TextIO | None) -> None:
     elif format_ == "json":
         output.echo(json.dumps(render.document(report), indent=2, ensure_ascii=False), file=file)
     else:
-        text = {"junit": render.junit, "github": render.github, "html": render.html}[format_](report)
+        text = {"junit": render.junit, "github": render.github}[format_](report)
         output.echo(text, nl=False, file=file)
+
+
+def _page(target: str, file: TextIO | None) -> AuditReport:
+    """The one form that has more than the findings."""
+    from pgflow_migrate.audit import render
+    from pgflow_migrate.audit.run import survey
+
+    report, outlook = survey(target)
+    output.echo(render.html(report, outlook), nl=False, file=file)
+    return report
 
 
 def _close(file: TextIO | None) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pgflow_migrate.cli import output
+from pgflow_migrate.cli.json_schema import json_schema_option
 from pgflow_migrate.cli.options import Duration, dsn_option, format_option
 from pgflow_migrate.releases.chain import STARTS, release_of
 
@@ -55,6 +56,7 @@ RELEASES = tuple(map(release_of, STARTS))
     help="With --sql: leave out BEGIN and COMMIT, for a runner that brings its own transaction.",
 )
 @format_option("table", "json")
+@json_schema_option
 @click.pass_context
 def upgrade(
     ctx: click.Context,
@@ -108,7 +110,8 @@ def upgrade(
         )
     try:
         if format_ == "json":
-            output.print_json({"status": _status(result), "exit_code": 0, **output.plain(result)})
+            document = {"schema": "urn:pgflow-migrate:upgrade:1", "status": _status(result), "exit_code": 0}
+            output.print_json({**document, **output.plain(result)})
         else:
             output.echo(_summary(result))
     except output.OutputError as error:

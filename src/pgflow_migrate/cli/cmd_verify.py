@@ -8,6 +8,7 @@ import os
 import click
 
 from pgflow_migrate.cli import output
+from pgflow_migrate.cli.json_schema import json_schema_option
 from pgflow_migrate.cli.options import dsn_option, format_option
 from pgflow_migrate.errors import EXIT_BLOCKED, EXIT_OK
 
@@ -15,6 +16,7 @@ from pgflow_migrate.errors import EXIT_BLOCKED, EXIT_OK
 @click.command()
 @dsn_option
 @format_option("table", "json", "junit", "github")
+@json_schema_option
 @click.pass_context
 def verify(ctx: click.Context, dsn: str | None, format_: str) -> None:
     """Check every invariant of an upgraded database; changes nothing.

@@ -51,6 +51,7 @@ def table(found: Verification, console: Console) -> None:
 def document(found: Verification) -> dict[str, Any]:
     """For programs, in JSON's own types. Message ids stand in samples, as text: no precision is lost."""
     return {
+        "schema": "urn:pgflow-migrate:verify:1",
         "status": "violated" if found.violations else "clean",
         "database": found.database,
         "server": found.server,

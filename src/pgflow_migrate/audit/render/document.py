@@ -12,6 +12,7 @@ from pgflow_migrate.audit.render import words
 def document(report: AuditReport) -> dict[str, Any]:
     """The report in JSON's own types. Message ids stand in samples, as text: no precision is lost."""
     return {
+        "schema": "urn:pgflow-migrate:audit:1",
         "status": _status(report),
         "database": report.database,
         "server": report.server,

@@ -4,16 +4,63 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+from pgflow_migrate.audit.codes import CODES, Code
 from pgflow_migrate.audit.findings import AuditReport, Finding, Severity
 from pgflow_migrate.layout import plural
 
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 
+# Until these are mended, the audit does not see the rest, or not all of it.
+_BLINDING = ("release-unexpected", "pgmq-absent", "missing-privilege")
+
 # Controls, and what terminals or XML do not take: surrogates, bidirectional overrides, non-characters.
 _UNPRINTABLE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
 )
+
+
+@dataclass(frozen=True)
+class Group:
+    """The findings of one code, in the report's order."""
+
+    code: Code
+    findings: tuple[Finding, ...]
+
+    @property
+    def hint(self) -> str | None:
+        """What to do, where that is the same for all of them."""
+        hints = {finding.hint for finding in self.findings}
+        return self.findings[0].hint if len(hints) == 1 else None
+
+
+def groups(findings: Sequence[Finding]) -> tuple[Group, ...]:
+    """Findings by code, the worst first: by severity, then what hides the rest, then by number."""
+    by_code: dict[str, list[Finding]] = {}
+    for finding in findings:
+        by_code.setdefault(finding.code, []).append(finding)
+    order = list(CODES)
+
+    def badness(group: Group) -> tuple[int, bool, int, int]:
+        code = group.code
+        return (
+            SEVERITIES.index(code.severity),
+            code.name not in _BLINDING,
+            -len(group.findings) if code.severity != "info" else 0,
+            order.index(code.name),
+        )
+
+    return tuple(sorted((Group(CODES[name], tuple(found)) for name, found in by_code.items()), key=badness))
+
+
+def to_do(findings: Sequence[Finding]) -> tuple[tuple[str, tuple[Group, ...]], ...]:
+    """What to do, the worst first, and what for; codes with the same remedy are done in one go."""
+    remedies: dict[str, list[Group]] = {}
+    for group in groups(findings):
+        if group.code.severity != "info":
+            remedies.setdefault(group.code.remedy, []).append(group)
+    return tuple((remedy, tuple(found)) for remedy, found in remedies.items())
 
 
 def printable(text: str) -> str:
