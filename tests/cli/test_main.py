@@ -5,11 +5,15 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import json
+import platform
+import re
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
 
 import click
+import psycopg
 import pytest
 from click.testing import CliRunner, Result
 
@@ -26,6 +30,8 @@ from pgflow_migrate.errors import (
     Interrupted,
     PgflowMigrateError,
 )
+from pgflow_migrate.releases.chain import HEAD
+from pgflow_migrate.work_center.chain import STEPS
 
 Invoke = Callable[..., Result]
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -84,10 +90,22 @@ def test_h_is_help_and_so_are_no_arguments(invoke: Invoke) -> None:
     assert invoke().output == invoke("--help").output
 
 
-def test_the_version_is_the_packages(invoke: Invoke) -> None:
-    result = invoke("--version")
-    assert result.stdout == f"pgflow-migrate, version {__version__}\n"
+def test_the_version_has_all_parts(invoke: Invoke) -> None:
+    first, *parts = invoke("--version").stdout.splitlines()
+    assert first == f"pgflow-migrate, version {__version__}"
     assert importlib.metadata.version("pgflow-migrate") == __version__
+    versions = {line[:12].strip(): line[12:].strip() for line in parts}
+    assert versions["revisions"] == f"up to {HEAD}; of the Work Center up to {STEPS[-1].revision}"
+    assert versions["Python"].startswith(f"{platform.python_version()} (")
+    for name in ("alembic", "SQLAlchemy", "click", "rich"):
+        assert versions[name] == importlib.metadata.version(name)
+    libpq = psycopg.pq.version()
+    assert (
+        versions["psycopg"]
+        == f"{psycopg.__version__} ({psycopg.pq.__impl__}), libpq {libpq // 10000}.{libpq % 10000}"
+    )
+    assert versions["SQLite"] == sqlite3.sqlite_version
+    assert re.match(r"PostgreSQL 1\d|no PostgreSQL installed", versions["embedded"])
 
 
 def test_an_unknown_command_is_a_usage_error(invoke: Invoke) -> None:

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
-from click.core import ParameterSource
 
 from pgflow_migrate.cli import output
-from pgflow_migrate.cli.options import dsn_option, format_option
+from pgflow_migrate.cli.options import dsn_option, format_option, given
 from pgflow_migrate.errors import EXIT_BLOCKED, EXIT_OK
 
 if TYPE_CHECKING:
@@ -100,7 +99,7 @@ def prune_helper(ctx: click.Context, dsn: str | None, format_: str, sql: bool) -
     from pgflow_migrate import prune_helper as library
 
     if sql:
-        if ctx.get_parameter_source("format_") is not ParameterSource.DEFAULT:
+        if given(ctx, "format_"):
             raise click.UsageError("--sql prints a script, which has no --format: give one of the two.")
         output.echo(library.script(), nl=False)
         return

@@ -10,7 +10,7 @@ import click
 
 from pgflow_migrate.cli import output
 from pgflow_migrate.cli.json_schema import json_schema_option
-from pgflow_migrate.cli.options import Duration, dsn_option, format_option
+from pgflow_migrate.cli.options import Duration, dsn_option, format_option, given
 from pgflow_migrate.releases.chain import STARTS, release_of
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def upgrade(
 
     fence = Fence(lock_timeout, max_wait, allow_live_workers)
     if sql:
-        if dsn is not None or dry_run or format_ != "table":
+        if dry_run or given(ctx, "dsn", "format_"):
             raise click.UsageError(
                 "--sql prints a script: it goes with neither --dsn, --dry-run nor --format."
             )
@@ -93,7 +93,7 @@ def upgrade(
 
         output.echo(script.upgrade_script(release, fence, transaction=not no_transaction), nl=False)
         return
-    if no_transaction or ctx.get_parameter_source("release") is click.core.ParameterSource.COMMANDLINE:
+    if no_transaction or given(ctx, "release"):
         raise click.UsageError("--no-transaction and --from go with --sql.")
 
     from pgflow_migrate.cli import progress

@@ -102,10 +102,14 @@ def worker(
 
 
 class _Stderr(logging.Handler):
-    """Plain lines on stderr, one a record."""
+    """Lines on stderr, one a record."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        output.echo(self.format(record), err=True)
+        if output.stderr_is_json():
+            more = {"traceback": self.format(record)} if record.exc_info else {}
+            output.log(record.levelname.lower(), record.getMessage(), **more)
+        else:
+            output.echo(self.format(record), err=True)
 
 
 @contextmanager

@@ -25,11 +25,16 @@ if TYPE_CHECKING:
 def show(ctx: click.Context, error: BaseException) -> int:
     """Tell the user about ``error``; returns the exit code to end with."""
     if ctx.params.get("debug"):
-        output.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+        output.echo("".join(traceback.format_exception(error)), err=True, nl=False, level="debug")
     told = error if isinstance(error, PgflowMigrateError) else _unexpected(error)
     findings = told.findings if isinstance(told, BlockedError) else ()
     with contextlib.suppress(output.OutputError):  # the error itself is told on stderr
         _report(ctx, told, findings)
+    if output.stderr_is_json():
+        output.log(
+            "error", told.message, remedy=told.remedy, details=list(told.details), exit_code=told.exit_code
+        )
+        return told.exit_code
     width = output.width(stderr=True)
     first, *more = layout.lines(f"error: {told.message}", width)
     styled = click.style("error:", fg="red", bold=True)
@@ -43,6 +48,13 @@ def show(ctx: click.Context, error: BaseException) -> int:
         for line in layout.lines(told.remedy, width):
             output.echo(line, err=True)
     return told.exit_code
+
+
+def show_usage(error: click.ClickException) -> int:
+    """The same for what click itself finds wrong, where stderr is JSON; returns the exit code."""
+    message = " ".join(error.format_message().split())
+    output.log("error", message, remedy="", details=[], exit_code=error.exit_code)
+    return error.exit_code
 
 
 def _report(ctx: click.Context, error: PgflowMigrateError, findings: tuple[Finding, ...]) -> None:

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from pgflow_migrate import durations
 from pgflow_migrate.cli import output
@@ -19,10 +20,24 @@ else:
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
+class DsnOption(click.Option):
+    """The connection of a command that cannot do without one: ``dsn`` at the top of a file is for it, too."""
+
+
+class OneCallOption(click.Option):
+    """An option that belongs on the command line: a file could switch it on, and nothing off again."""
+
+
+def given(ctx: click.Context, *names: str) -> bool:
+    """Whether any of these parameters was given on the command line, and not by a file or the environment."""
+    return any(ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in names)
+
+
 def dsn_option(command: _Command) -> _Command:
     """``--dsn``; the function gets ``dsn``, the string as given or None: hand it to ``resolve_dsn``."""
     return click.option(
         "--dsn",
+        cls=DsnOption,
         metavar="DSN",
         help="Connection string; default: PGFLOW_DSN, else DATABASE_URL, else libpq's variables.",
     )(command)

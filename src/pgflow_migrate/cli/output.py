@@ -2,6 +2,7 @@
 
 All of it goes through here, because an output may be closed or full. On stdout or a file that is an error; on
 stderr it is passed over in silence: progress must not end an upgrade, and there is nobody left to tell.
+With ``--log-format json`` what goes to stderr is a JSON object a line, see :func:`log`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
@@ -35,6 +36,38 @@ def chosen_format(ctx: click.Context) -> str | None:
     """The ``--format`` of the command that runs, or None before it is known."""
     value: str | None = ctx.meta.get(_FORMAT)
     return value
+
+
+_stderr_is_json = False  # of the process, because a worker's threads log, too, and have no click context
+
+
+@contextlib.contextmanager
+def stderr_as(log_format: str) -> Iterator[None]:
+    """Within it stderr is ``text`` for people, or ``json`` for programs: an object a line."""
+    global _stderr_is_json
+    before, _stderr_is_json = _stderr_is_json, log_format == "json"
+    try:
+        yield
+    finally:
+        _stderr_is_json = before
+
+
+def stderr_is_json() -> bool:
+    """Whether ``--log-format json`` is in force."""
+    return _stderr_is_json
+
+
+def log(level: str, event: str, **more: Any) -> None:
+    """Write one line of ``--log-format json``: time (ISO 8601, UTC), level, event, and what else is given.
+
+    Args:
+        level: ``debug``, ``info``, ``warning`` or ``error``.
+        event: what happened, in words.
+        more: of the same event, see :func:`plain`.
+    """
+    at = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+    line = json.dumps(plain({"time": at, "level": level, "event": event, **more}), ensure_ascii=False)
+    click.echo(line, file=_Output(sys.stderr, required=False), color=False)  # type: ignore[arg-type]
 
 
 class OutputError(PgflowMigrateError):
@@ -82,6 +115,24 @@ class _Output:
                 ) from error
 
 
+class _Lines(_Output):
+    """stderr where it is JSON: each line that somebody writes becomes an event."""
+
+    def __init__(self, stream: TextIO | None) -> None:
+        super().__init__(stream, required=False)
+        self._begun = ""
+
+    def write(self, text: str) -> int:
+        *lines, self._begun = (self._begun + text).split("\n")
+        for line in lines:
+            if event := click.unstyle(line).strip():
+                log("info", event)
+        return len(text)
+
+    def isatty(self) -> bool:
+        return False
+
+
 def _discard(stream: TextIO | None) -> None:
     """Let what is still buffered go nowhere, because Python would fail on it once more when it ends."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
@@ -94,15 +145,29 @@ def _discard(stream: TextIO | None) -> None:
 def _output(*, stderr: bool = False, file: TextIO | None = None) -> TextIO:
     stream = file if file is not None else sys.stderr if stderr else sys.stdout
     output: Any = _Output(stream, required=not stderr)
+    if stderr and file is None and _stderr_is_json:
+        output = _Lines(stream)
     return output  # type: ignore[no-any-return]
 
 
-def echo(text: str, *, err: bool = False, nl: bool = True, file: TextIO | None = None) -> None:
+def echo(
+    text: str, *, err: bool = False, nl: bool = True, file: TextIO | None = None, level: str = "info"
+) -> None:
     """Print a text on stdout, on stderr or into a file.
+
+    Args:
+        text: what.
+        err: on stderr; as one event where that is JSON.
+        nl: whether a newline follows.
+        file: where to, instead.
+        level: of the event, see :func:`log`.
 
     Raises:
         OutputError: stdout or the file is closed or full.
     """
+    if err and file is None and _stderr_is_json:
+        log(level, click.unstyle(text).strip())
+        return
     click.echo(text, nl=nl, file=_output(stderr=err, file=file), color=colour() if err else None)
 
 
@@ -113,12 +178,20 @@ def print_json(document: Any) -> None:
 
 def print_rows(rows: Iterable[tuple[str, str]]) -> None:
     """Print names and values in two columns; a row without a name belongs to the one before."""
+    for line in row_lines(rows):
+        echo(line)
+
+
+def row_lines(rows: Iterable[tuple[str, str]]) -> list[str]:
+    """What :func:`print_rows` prints."""
     rows = list(rows)
     column = max(len(name) for name, _ in rows)
+    done = []
     for name, value in rows:
         heading = f"{name:<{column}}  "
         for number, line in enumerate(layout.lines(value, width(), " " * len(heading))):
-            echo((line if number else heading + line[len(heading) :]).rstrip())
+            done.append((line if number else heading + line[len(heading) :]).rstrip())
+    return done
 
 
 def plain(value: Any) -> Any:
@@ -143,6 +216,11 @@ def width(*, stderr: bool = False) -> int | None:
     return layout.width_of(console(stderr=stderr))
 
 
+def is_terminal() -> bool:
+    """Whether stdout is a terminal that can be drawn on."""
+    return _output().isatty() and os.environ.get("TERM") != "dumb"
+
+
 def colour() -> bool | None:
     """For click: False when NO_COLOR is set, else None, which means colour on a terminal only."""
     return False if os.environ.get("NO_COLOR") else None
@@ -152,4 +230,8 @@ def console(*, stderr: bool = False, file: TextIO | None = None) -> Console:
     """A rich console; it has colours on a terminal only, and never with NO_COLOR."""
     from rich.console import Console
 
-    return Console(file=_output(stderr=stderr, file=file), highlight=False, soft_wrap=False)
+    # FORCE_COLOR would bring a spinner's control characters into JSON.
+    terminal = False if stderr and file is None and _stderr_is_json else None
+    return Console(
+        file=_output(stderr=stderr, file=file), highlight=False, soft_wrap=False, force_terminal=terminal
+    )
