@@ -12,6 +12,7 @@ from click.testing import Result
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from pgflow_migrate.errors import EXIT_OK
+from pgflow_migrate.releases.chain import REVISIONS
 from pgflow_migrate.replay import signature
 from pgflow_migrate.replay.differences import differences
 from pgflow_migrate.upgrade import ledger
@@ -46,6 +47,7 @@ def test_it_shows_release_ledger_and_what_is_pending(
     assert rows["database"][0].startswith(f"{conninfo_to_dict(dsn)['dbname']} (PostgreSQL 1")
     assert rows["role"] == ["postgres (superuser)"]
     assert rows["pgflow"] == ["0.15.1"]
+    assert rows["drift"] == ["none"]
     assert rows["owner"] == ["postgres (its rights are ours)"]
     assert rows["revision"] == ["core_0_15_1"]
     assert [re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", "TIME", line) for line in rows["ledger"]] == [
@@ -71,7 +73,10 @@ def test_json_has_the_same(database_at: Callable[[str], str], invoke: Invoke) ->
 def test_an_upgraded_database_has_nothing_pending(database_at: Callable[[str], str], invoke: Invoke) -> None:
     rows = shown(invoke("status", "--dsn", database_at("dirty_runs")))
     assert rows["revision"] == ["dirty_runs"]
+    assert [line.split()[0] for line in rows["ledger"]] == list(REVISIONS)
     assert rows["pending"] == ["nothing"]
+    assert rows["next"] == ["Nothing."]
+    assert "audit" not in rows
 
 
 def test_a_database_without_pgflow_says_so(database_at: Callable[[str], str], invoke: Invoke) -> None:
@@ -79,6 +84,7 @@ def test_a_database_without_pgflow_says_so(database_at: Callable[[str], str], in
     assert rows["pgflow"] == ["not installed"]
     assert rows["revision"] == ["none recorded"]
     assert "owner" not in rows
+    assert rows["next"] == ["Install pgflow, or check the connection string: there is no schema pgflow here."]
 
 
 def test_a_foreign_database_says_what_would_be_adopted(
@@ -99,10 +105,9 @@ def test_differences_from_every_release_are_listed(database_at: Callable[[str], 
     result = invoke("status", "--dsn", dsn)
     assert result.exit_code == EXIT_OK
     rows = shown(result)
-    assert rows["pgflow"] == [
-        "matches no release; the closest is 0.16.0, 1 difference:",
-        "column runs.tenant is not part of the release",
-    ]
+    assert rows["pgflow"] == ["matches no release; the closest is 0.16.0"]
+    assert rows["drift"] == ["1 difference from 0.16.0:", "column runs.tenant is not part of the release"]
+    assert rows["next"] == ["Undo the drift, or upgrade pgflow itself to a release that is known."]
     assert rows["pending"] == ["unknown"]
 
 

@@ -59,9 +59,9 @@ def test_status_is_wrapped_behind_its_column(
     default = '{"' + "words and " * 30 + '": 1}'
     connect(dsn).execute(f"alter table pgflow.runs alter column input set default '{default}'".encode())
     lines = on_a_terminal(width, "status", "--dsn", dsn)
-    start = next(number for number, line in enumerate(lines) if line.startswith("pgflow "))
+    start = next(number for number, line in enumerate(lines) if line.startswith("drift "))
     (column,) = {line.index(line.split()[1]) for line in lines[:1]}
-    assert lines[start][column:].startswith("matches no release; the closest is 0.16.0, 1 difference:")
+    assert lines[start][column:].startswith("1 difference from 0.16.0:")
     assert max(map(len, lines)) <= width
     assert all(line[column - 2 : column] == "  " and line[column] != " " for line in lines)
 
