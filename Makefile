@@ -6,7 +6,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 WORKERS ?= 3
 
-.PHONY: demo test lint types tests faults traffic benchmark benchmark-claims snapshot audits contract evidence clean
+.PHONY: demo test lint types tests faults traffic benchmark benchmark-claims benchmark-work-center snapshot audits picture contract evidence clean
 
 demo: .venv/.embedded
 	$(BIN)/pgflow-migrate demo
@@ -35,11 +35,17 @@ benchmark: .venv/.dev
 benchmark-claims: .venv/.dev
 	$(BIN)/python benchmarks/claims.py $(BENCHMARK_ARGS)
 
+benchmark-work-center: .venv/.dev
+	$(BIN)/python benchmarks/work_center.py $(BENCHMARK_ARGS)
+
 snapshot: .venv/.dev
 	$(BIN)/python -m pgflow_migrate.replay.snapshot
 
 audits: .venv/.dev
 	$(BIN)/python -m pgflow_migrate.audit.script > audits/0.16.0.sql
+
+picture: .venv/.dev
+	$(BIN)/python -m tests.audit.picture
 
 contract: .venv/.dev
 	$(BIN)/pgflow-migrate dirty-runs contract > docs/dirty-runs.md

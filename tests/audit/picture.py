@@ -19,7 +19,7 @@ from pgflow_migrate.replay.templates import Templates
 from pgflow_migrate.servers import open_server
 
 FILE = Path(__file__).resolve().parents[2] / "docs" / "audit.png"
-WIDTH, HEIGHT = 1000, 1500
+WIDTH, HEIGHT = 1000, 1560
 
 
 def main(file: Path = FILE) -> None:
