@@ -47,7 +47,7 @@ def test_queues_and_steps_have_the_numbers_of_the_snapshot(database: Database) -
     assert [finding.code for finding in report.blocking] == ["queue-absent"]
     assert [_age_left_out(queue) for queue in outlook.queues] == [
         ("Orders", "orders", 3, 2, True, None, 5, 0, 0),
-        ("gone", "gone", None, None, False, "there is no such queue", 0, 0, 0),
+        ("gone", "gone", None, None, False, "there is no usable queue", 0, 0, 0),
         ("idle", "idle", 0, 0, False, None, 0, 0, 0),
     ]
     oldest = outlook.queues[0].oldest

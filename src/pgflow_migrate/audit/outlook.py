@@ -6,7 +6,7 @@ It never judges: that is the findings' part, and the upgrade's under its locks.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,15 +16,13 @@ from psycopg.rows import namedtuple_row, tuple_row
 
 from pgflow_migrate.releases import identify
 from pgflow_migrate.releases.chain import HEAD, REVISIONS
-from pgflow_migrate.upgrade import ledger
+from pgflow_migrate.upgrade import activity, ledger
+from pgflow_migrate.upgrade.activity import Queue
 
 SECONDS_PER_TASK = 10 / 1_000_000
 """What docs/upgrade.md has measured: an order of magnitude, no promise."""
 
-_QUEUES_PER_QUERY = 500
-
-_Counted = tuple[int | None, int | None, float | None]
-_UNCOUNTED: _Counted = (None, None, None)
+_PROBLEMS = {"absent": "there is no usable queue", "unreadable": "this role may not read it"}
 
 # What a role lacks, or a damaged schema: told on the page, because a finding has told it already.
 _UNREADABLE = (
@@ -60,31 +58,6 @@ select flow_slug, {queue},
   count(*) filter (where status = 'failed')
 from pgflow.step_tasks
 group by 1, 2
-"""
-
-# Tables that this role may read and that look like a queue; of the others the second column says why not.
-_TABLES: Final = """
-select w.name, case
-    when c.oid is null then 'there is no such queue'
-    when not has_schema_privilege(c.relnamespace, 'usage') or not has_table_privilege(c.oid, 'select')
-      then 'this role may not read it'
-    when c.relkind not in ('r', 'p') or 3 > (
-      select count(*) from pg_attribute a
-      where a.attrelid = c.oid and not a.attisdropped
-        and (a.attname::text, format_type(a.atttypid, null)) in (
-        ('msg_id', 'bigint'), ('vt', 'timestamp with time zone'), ('enqueued_at', 'timestamp with time zone')
-      )
-    ) then 'it is not what PGMQ makes'
-  end
-from unnest(%s::text[]) as w (name)
-left join pg_namespace n on n.nspname = 'pgmq'
-left join pg_class c on c.relnamespace = n.oid and c.relname = 'q_' || w.name
-"""
-
-_MESSAGES: Final = """
-select {name}, count(*) filter (where vt <= now()), count(*) filter (where vt > now()),
-  extract(epoch from now() - min(enqueued_at))::float8
-from pgmq.{table}
 """
 
 _SIZES: Final = """
@@ -234,28 +207,19 @@ def _queues(connection: psycopg.Connection[Any]) -> tuple[QueueHealth, ...]:
             sql.SQL(_TASKS).format(queue=queue)
         ).fetchall()
     }
-    names = sorted({name for _, name in flows})
-    reasons: Mapping[str, str | None] = dict(cursor.execute(_TABLES, (names,)).fetchall())
-    messages: dict[str, _Counted] = dict(_messages(cursor, [name for name in names if reasons[name] is None]))
+    contents = {queue.queue_name: queue for queue in activity.queues(connection)}
     return tuple(
-        QueueHealth(
-            flow, name, *messages.get(name, _UNCOUNTED), reasons[name], *tasks.get((flow, name), (0, 0, 0))
-        )
+        _health(flow, contents.get(name) or Queue(name, None, None, None, "absent"), tasks.get((flow, name)))
         for flow, name in flows
     )
 
 
-def _messages(
-    cursor: psycopg.Cursor[tuple[Any, ...]], names: Sequence[str]
-) -> Iterator[tuple[str, _Counted]]:
-    """The numbers of queues that are there and readable."""
-    for start in range(0, len(names), _QUEUES_PER_QUERY):
-        queries = [
-            sql.SQL(_MESSAGES).format(name=sql.Literal(name), table=sql.Identifier(f"q_{name}"))
-            for name in names[start : start + _QUEUES_PER_QUERY]
-        ]
-        for name, ready, hidden, oldest in cursor.execute(sql.SQL("union all").join(queries)).fetchall():
-            yield name, (ready, hidden, oldest)
+def _health(flow: str, queue: Queue, tasks: tuple[int, int, int] | None) -> QueueHealth:
+    hidden = None if queue.total is None or queue.visible is None else queue.total - queue.visible
+    unread = None if queue.problem is None else _PROBLEMS[queue.problem]
+    return QueueHealth(
+        flow, queue.queue_name, queue.visible, hidden, queue.oldest_age, unread, *(tasks or (0, 0, 0))
+    )
 
 
 def _steps(
