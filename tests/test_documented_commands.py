@@ -52,6 +52,10 @@ RUNS = {
     'pgflow-migrate upgrade --sql | psql "$PGFLOW_DSN" -X -v ON_ERROR_STOP=1': Run(
         at="core_0_16_0", says="COMMIT"
     ),
+    "pgflow-migrate --version": Run(says="libpq"),
+    'pgflow-migrate --log-format json upgrade --dsn "$PGFLOW_DSN" --dry-run': Run(
+        at="core_0_16_0", says='"level": "info", "event": "Found 0.16.0 (recorded)."'
+    ),
     'pgflow-migrate status --dsn "$PGFLOW_DSN"': Run(at="dirty_runs", says="dirty_runs"),
     'pgflow-migrate verify --dsn "$PGFLOW_DSN"': Run(at="dirty_runs", says="All 19 invariants hold"),
     'pgflow-migrate prune-helper --dsn "$PGFLOW_DSN"': Run(at="queue_identity", says="not installed"),

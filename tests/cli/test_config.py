@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -232,3 +233,23 @@ def test_the_environment_sets_flags_and_values(invoke: Invoke, monkeypatch: pyte
     result = invoke("upgrade")
     assert (result.exit_code, result.stdout) == (EXIT_USAGE, "")
     assert "'7' is no duration" in result.stderr
+
+
+def test_the_documented_file_is_accepted_in_both_forms(folder: Path, invoke: Invoke) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```toml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    (folder / "scenarios").mkdir()
+    write(folder / config.OWN, block)
+    assert '"event": "There are no scenarios in ' in invoke("replay").stderr
+    below = re.sub(r"^\[", "[tool.pgflow-migrate.", block, flags=re.MULTILINE)
+    shared = write(folder / config.SHARED, f"[tool.pgflow-migrate]\n{below}")
+    assert config.read(shared).table == config.read(folder / config.OWN).table
+
+
+def test_the_documented_variables_are_the_options_own() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(.*?)--(.*?)` \| `(PGFLOW_MIGRATE_\w+)` \|", text, re.MULTILINE)
+    assert len(rows) == 5
+    for command, option, variable in rows:
+        name = "_".join(["PGFLOW_MIGRATE", *command.split(), option])
+        assert variable == name.upper().replace("-", "_")
