@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,12 +10,15 @@ import click
 
 from pgflow_migrate import resources
 from pgflow_migrate.cli import output
-from pgflow_migrate.cli.options import format_option
+from pgflow_migrate.cli.options import OneCallOption, format_option, given
 from pgflow_migrate.layout import plural
 
 if TYPE_CHECKING:
-    from pgflow_migrate.replay.results import Result
-    from pgflow_migrate.servers import How
+    from pgflow_migrate.replay.matrix import Cell
+    from pgflow_migrate.replay.results import Report, Result
+    from pgflow_migrate.servers import How, Server
+
+    Player = Callable[[Server, "How | None"], Report]
 
 
 def _servers(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -83,6 +87,29 @@ def _folders(ctx: click.Context) -> tuple[Path, ...]:
     metavar="FOLDER",
     help="Scenarios of your own, in FOLDER/<release>/<name>; default: those that come with the tool.",
 )
+@click.option(
+    "--from",
+    "file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    cls=OneCallOption,
+    metavar="FILE",
+    help="Instead of scenarios the database that export copied into FILE.",
+)
+@click.option(
+    "--matrix",
+    cls=OneCallOption,
+    is_flag=True,
+    help="On several servers, with PGMQ in both forms; prints one grid.",
+)
+@click.option(
+    "--on",
+    "servers",
+    cls=OneCallOption,
+    multiple=True,
+    metavar="KIND",
+    shell_complete=_servers,
+    help="With --matrix: a server, as for --server; may be repeated.  [default: each embedded one]",
+)
 @format_option("table", "json", "junit")
 @click.pass_context
 def replay(
@@ -93,32 +120,106 @@ def replay(
     pattern: str,
     baseline_sql: Path | None,
     fixtures: Path | None,
+    file: Path | None,
+    matrix: bool,
+    servers: tuple[str, ...],
     format_: str,
 ) -> None:
     """Take populated old databases through audit and upgrade, and compare with what must come of them.
 
-    Exits 0 when every scenario ends as expected, 3 when one differs, 1 when one could not be run, 2 when
-    no scenario is of that release or name.
+    With --from it is one database, your own: it is rebuilt from the file, audited, upgraded and verified.
+
+    Exits 0 when every scenario ends as expected, or the file's database upgrades; 3 when one differs, or
+    findings block it; 1 when one could not be run; 2 when no scenario is of that release or name.
+
+    \b
+    pgflow-migrate replay --release 0.16.0
+    pgflow-migrate replay --server embedded:16 --pgmq sql --format junit > replay.xml
+    pgflow-migrate replay --from production.export
+    pgflow-migrate replay --matrix --on embedded:16 --on embedded:18
     """
-    from pgflow_migrate.replay import render, run
-    from pgflow_migrate.replay.scenario import load_all
-    from pgflow_migrate.replay.templates import Templates
+    if file is not None and given(ctx, "release", "pattern", "fixtures"):
+        raise click.UsageError("--from goes with neither --release, --scenario nor --fixtures.")
+    if matrix and given(ctx, "kind"):
+        raise click.UsageError("The servers of a --matrix are named with --on.")
+    if servers and not matrix:
+        raise click.UsageError("--on goes with --matrix; one server is named with --server.")
+    from pgflow_migrate.replay import render
     from pgflow_migrate.servers import open_server
 
-    scenarios = load_all(fixtures or resources.fixtures(), release, pattern)
-    done = 0
+    play = (
+        _scenarios_player(fixtures, release, pattern, baseline_sql)
+        if file is None
+        else _file_player(file, baseline_sql)
+    )
+    if matrix:
+        from pgflow_migrate.replay import matrix as matrices
 
-    def show(result: Result) -> None:
-        nonlocal done
-        done += 1
-        output.echo(f"[{done}/{len(scenarios)}] {result.id}: {result.outcome.value}", err=True)
-
+        forms = matrices.FORMS if pgmq is None else (pgmq,)
+        grid = matrices.run(servers or matrices.kinds(), forms, play, _told)
+        if format_ == "table":
+            render.grid(grid, output.console())
+        else:
+            output.echo(getattr(render, f"grid_{format_}")(grid))
+        ctx.exit(grid.exit_code)
     with open_server(kind) as server:
-        output.echo(f"{plural(len(scenarios), 'scenario')} on {server.label}", err=True)
-        templates = Templates(server, pgmq=pgmq, baseline_sql=baseline_sql)
-        report = run.replay(server, templates, scenarios, show)
+        report = play(server, pgmq)
     if format_ == "table":
         render.table(report, output.console())
     else:
-        output.echo(render.as_json(report) if format_ == "json" else render.junit(report))
+        output.echo({"json": render.as_json, "junit": render.junit}[format_](report))
     ctx.exit(report.exit_code)
+
+
+def _scenarios_player(
+    fixtures: Path | None, release: str | None, pattern: str, baseline_sql: Path | None
+) -> Player:
+    """Replays scenarios, and says how far it is."""
+    from pgflow_migrate.replay import run
+    from pgflow_migrate.replay.scenario import load_all
+    from pgflow_migrate.replay.templates import Templates
+
+    scenarios = load_all(fixtures or resources.fixtures(), release, pattern)
+
+    def play(server: Server, pgmq: How | None) -> Report:
+        done = 0
+
+        def show(result: Result) -> None:
+            nonlocal done
+            done += 1
+            output.echo(f"[{done}/{len(scenarios)}] {result.id}: {result.outcome.value}", err=True)
+
+        output.echo(f"{plural(len(scenarios), 'scenario')} on {server.label}", err=True)
+        templates = Templates(server, pgmq=pgmq, baseline_sql=baseline_sql)
+        try:
+            return run.replay(server, templates, scenarios, show)
+        finally:
+            templates.drop()
+
+    return play
+
+
+def _file_player(file: Path, baseline_sql: Path | None) -> Player:
+    """Replays the database of a file, and says what it does."""
+    from pgflow_migrate.export import Reader
+    from pgflow_migrate.export.inventory import summary
+    from pgflow_migrate.replay.file import replay_file, revision_to_build
+
+    with Reader(file) as reader:  # before a server is started for what cannot be replayed
+        revision_to_build(reader)
+        output.echo(f"{file}: {summary(reader.header)}", err=True)
+
+    def play(server: Server, pgmq: How | None) -> Report:
+        def phase(text: str) -> None:
+            output.echo(f"{text} on {server.label}", err=True)
+
+        return replay_file(server, file, pgmq=pgmq, baseline_sql=baseline_sql, on_phase=phase)
+
+    return play
+
+
+def _told(cell: Cell) -> None:
+    from pgflow_migrate.replay import render
+
+    told = cell.reason if cell.report is None else render.summary(cell.report)
+    output.echo(f"{cell.server}, PGMQ as {cell.pgmq}: {told}", err=True)

@@ -25,9 +25,9 @@ _NEW_COLUMNS: dict[str, set[str]] = {
 def differences(before: Signature, after: Signature) -> tuple[str, ...]:
     """Everything that differs, one sentence each; empty when nothing does."""
     return (
-        *_mapping("", before.catalogue, after.catalogue),
+        *mapping_differences("", before.catalogue, after.catalogue),
         *_tables(before.tables, after.tables),
-        *_mapping("sequence ", before.sequences, after.sequences),
+        *mapping_differences("sequence ", before.sequences, after.sequences),
     )
 
 
@@ -45,7 +45,9 @@ def history_differences(
         after: taken after it.
         changes: columns that must change, as ``schema.table.column``.
     """
-    foreign = tuple(_mapping("", _without_upgraded(before.catalogue), _without_upgraded(after.catalogue)))
+    foreign = tuple(
+        mapping_differences("", without_upgraded(before.catalogue), without_upgraded(after.catalogue))
+    )
     kept = {
         name: rows for name, rows in after.tables.items() if name in before.tables or not _installed(name)
     }
@@ -59,11 +61,12 @@ def history_differences(
         *_new_columns(before.tables, after.tables),
         *_tables(before_tables, after_tables, added_columns=True, ignored=changes),
         *_expected(before.tables, after.tables, changes),
-        *_mapping("sequence ", before.sequences, after.sequences),
+        *mapping_differences("sequence ", before.sequences, after.sequences),
     )
 
 
-def _without_upgraded(facts: Mapping[str, str]) -> dict[str, str]:
+def without_upgraded(facts: Mapping[str, str]) -> dict[str, str]:
+    """Facts about the objects that an upgrade leaves alone."""
     return {name: text for name, text in facts.items() if not _UPGRADED.match(name)}
 
 
@@ -87,7 +90,8 @@ def _comparable(name: str, rows: Rows, rewritten: bool) -> Rows:
     )
 
 
-def _mapping(prefix: str, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:
+def mapping_differences(prefix: str, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:
+    """What is gone, new or changed, each a text that begins with ``prefix``."""
     for name in sorted(before.keys() | after.keys()):
         if name not in after:
             yield f"{prefix}{name} is gone"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 from xml.etree import ElementTree as Xml
 
 from rich.console import Console
@@ -10,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pgflow_migrate.layout import plural, show
+from pgflow_migrate.replay.matrix import Cell, Matrix
 from pgflow_migrate.replay.results import Outcome, Report
 
 _STYLES = {
@@ -17,32 +19,43 @@ _STYLES = {
     Outcome.DIFFERS: "bold red",
     Outcome.SKIPPED: "yellow",
     Outcome.COULD_NOT_RUN: "bold red",
+    Outcome.UPGRADES: "green",
+    Outcome.BLOCKED: "bold red",
 }
+
+# Always counted; the others where there are any.
+_OF_SCENARIOS = (Outcome.AS_EXPECTED, Outcome.DIFFERS, Outcome.SKIPPED, Outcome.COULD_NOT_RUN)
 
 # JUnit's own words; a scenario as expected has none.
 _ELEMENTS = {
     Outcome.DIFFERS: "failure",
     Outcome.SKIPPED: "skipped",
     Outcome.COULD_NOT_RUN: "error",
+    Outcome.BLOCKED: "failure",
 }
 
 
 def table(report: Report, console: Console) -> None:
     """Print a line a scenario, what differs below the table, and a summary."""
     lines = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("release", "scenario", "outcome"):
+    for heading in ("release", report.of, "outcome"):
         lines.add_column(heading, no_wrap=True)
     lines.add_column("seconds", justify="right")
     for result in report.results:
         outcome = Text(result.outcome.value, style=_STYLES[result.outcome])
-        lines.add_row(Text(result.release), Text(result.name), outcome, f"{result.seconds:.2f}")
+        lines.add_row(Text(result.release), Text(printable(result.name)), outcome, f"{result.seconds:.2f}")
     console.print(lines)
     for result in report.results:
         if result.details:
-            console.print(Text(f"\n{result.id}: {result.outcome.value}", style=_STYLES[result.outcome]))
+            name = f"\n{printable(result.id)}: {result.outcome.value}"
+            console.print(Text(name, style=_STYLES[result.outcome]))
             for detail in result.details:
-                for line in _printable(detail).split("\n"):
+                for line in printable(detail).split("\n"):
                     show(console, line, indent="  ")
+        if result.notes:
+            console.print("\nNotes")
+            for note in result.notes:
+                show(console, printable(note).replace("\n", " "), indent="  ")
     console.print()
     show(console, summary(report))
 
@@ -52,60 +65,165 @@ def summary(report: Report) -> str:
     counts = ", ".join(
         f"{report.count(outcome)} {outcome.value}" for outcome in Outcome if report.count(outcome)
     )
-    scenarios = plural(len(report.results), "scenario")
-    return f"{scenarios} on {report.server} with PGMQ as {report.pgmq}: {counts}."
+    return (
+        f"{plural(len(report.results), report.of)} on {report.server} with PGMQ as {report.pgmq}: {counts}."
+    )
 
 
 def as_json(report: Report) -> str:
     """One JSON document."""
-    document = {
+    return json.dumps(document(report), indent=2, ensure_ascii=False)
+
+
+def document(report: Report) -> dict[str, Any]:
+    """The report in JSON's own types."""
+    return {
         "server": report.server,
         "pgmq": report.pgmq,
         "exit_code": report.exit_code,
-        "counts": {outcome.value: report.count(outcome) for outcome in Outcome},
+        "counts": {
+            outcome.value: report.count(outcome)
+            for outcome in Outcome
+            if outcome in _OF_SCENARIOS or report.count(outcome)
+        },
         "seconds": round(report.seconds, 3),
-        "scenarios": [
+        f"{report.of}s": [
             {
                 "release": result.release,
                 "name": result.name,
                 "outcome": result.outcome.value,
                 "details": list(result.details),
                 "seconds": round(result.seconds, 3),
+                **({"notes": list(result.notes)} if result.notes else {}),
             }
             for result in report.results
         ],
     }
-    return json.dumps(document, indent=2, ensure_ascii=False)
 
 
 def junit(report: Report) -> str:
     """JUnit XML: a test suite a replay, a test case a scenario."""
-    suite = Xml.Element(
+    root = suite(report)
+    Xml.indent(root)
+    return Xml.tostring(root, encoding="unicode", xml_declaration=True)
+
+
+def suite(report: Report) -> Xml.Element:
+    """The test suite."""
+    made = Xml.Element(
         "testsuite",
         name=f"replay on {report.server} with PGMQ as {report.pgmq}",
         tests=str(len(report.results)),
-        failures=str(report.count(Outcome.DIFFERS)),
+        failures=str(report.count(Outcome.DIFFERS) + report.count(Outcome.BLOCKED)),
         errors=str(report.count(Outcome.COULD_NOT_RUN)),
         skipped=str(report.count(Outcome.SKIPPED)),
         time=f"{report.seconds:.3f}",
     )
     for result in report.results:
         case = Xml.SubElement(
-            suite,
+            made,
             "testcase",
             classname=f"replay.{result.release}",
-            name=result.name,
+            name=printable(result.name),
             time=f"{result.seconds:.3f}",
         )
         if result.outcome in _ELEMENTS:
-            told = Xml.SubElement(case, _ELEMENTS[result.outcome], message=_printable(result.details[0]))
-            told.text = _printable("\n".join(result.details))
-    Xml.indent(suite)
-    return Xml.tostring(suite, encoding="unicode", xml_declaration=True)
+            told = Xml.SubElement(case, _ELEMENTS[result.outcome], message=printable(result.details[0]))
+            told.text = printable("\n".join(result.details))
+        if result.notes:
+            Xml.SubElement(case, "system-out").text = printable("\n".join(result.notes))
+    return made
 
 
-def _printable(text: str) -> str:
-    """Without control characters: XML 1.0 cannot write them, and a terminal would obey them."""
+def grid(matrix: Matrix, console: Console) -> None:
+    """Print a line a server and form, a column a release, and below it what is not as it should be."""
+    lines = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("server", "PGMQ", *matrix.releases):
+        lines.add_column(Text(heading), no_wrap=True)
+    for cell in matrix.cells:
+        lines.add_row(Text(cell.server), cell.pgmq, *(_cell(cell, name) for name in matrix.releases))
+    console.print(lines)
+    for cell in matrix.cells:
+        where = f"{cell.server}, PGMQ as {cell.pgmq}"
+        if cell.report is None:
+            console.print(Text(f"\n{where}: {_unrun(cell)}", style="bold red" if cell.failed else "yellow"))
+            show(console, printable(cell.reason), indent="  ")
+            continue
+        for result in cell.report.results:
+            if _ELEMENTS.get(result.outcome, "skipped") == "skipped":
+                continue
+            console.print(
+                Text(f"\n{where}, {printable(result.id)}: {result.outcome.value}", style="bold red")
+            )
+            for detail in result.details:
+                show(console, printable(detail).replace("\n", " "), indent="  ")
+
+
+def grid_json(matrix: Matrix) -> str:
+    """One JSON document, with the report of each cell as :func:`as_json` has it."""
+    cells = [
+        {
+            "server": cell.server,
+            "pgmq": cell.pgmq,
+            "status": _unrun(cell) if cell.report is None else "ran",
+            "reason": cell.reason,
+            "report": None if cell.report is None else document(cell.report),
+        }
+        for cell in matrix.cells
+    ]
+    whole = {"exit_code": matrix.exit_code, "releases": list(matrix.releases), "cells": cells}
+    return json.dumps(whole, indent=2, ensure_ascii=False)
+
+
+def grid_junit(matrix: Matrix) -> str:
+    """JUnit XML: a test suite a cell; a cell that did not run has a test case that says why."""
+    root = Xml.Element("testsuites", name="replay")
+    for cell in matrix.cells:
+        if cell.report is not None:
+            root.append(suite(cell.report))
+            continue
+        made = Xml.SubElement(
+            root,
+            "testsuite",
+            name=f"replay on {cell.server} with PGMQ as {cell.pgmq}",
+            tests="1",
+            failures="0",
+            errors=str(int(cell.failed)),
+            skipped=str(int(not cell.failed)),
+            time="0.000",
+        )
+        case = Xml.SubElement(made, "testcase", classname="replay", name="server", time="0.000")
+        reason = printable(cell.reason)
+        Xml.SubElement(case, "error" if cell.failed else "skipped", message=reason).text = reason
+    Xml.indent(root)
+    return Xml.tostring(root, encoding="unicode", xml_declaration=True)
+
+
+def counted(cell: Cell, release: str) -> list[tuple[Outcome, int]]:
+    """How many of a release ended how in a cell, the worst first."""
+    results = cell.report.results if cell.report is not None else ()
+    order = [Outcome.DIFFERS, Outcome.BLOCKED, Outcome.COULD_NOT_RUN, Outcome.UPGRADES, Outcome.AS_EXPECTED]
+    order.append(Outcome.SKIPPED)
+    counts = [
+        (outcome, sum(r.release == release and r.outcome is outcome for r in results)) for outcome in order
+    ]
+    return [(outcome, count) for outcome, count in counts if count]
+
+
+def _cell(cell: Cell, release: str) -> Text:
+    if cell.report is None:
+        return Text(_unrun(cell), style="bold red" if cell.failed else "yellow")
+    return Text(", ").join(
+        Text(f"{count} {outcome.value}", style=_STYLES[outcome]) for outcome, count in counted(cell, release)
+    )
+
+
+def _unrun(cell: Cell) -> str:
+    return "could not run" if cell.failed else "not there"
+
+
+def printable(text: str) -> str:
+    """Text without control characters: XML 1.0 cannot write them, and a terminal would obey them."""
     return "".join(
         char if char.isprintable() or char in "\n\t" else "\N{REPLACEMENT CHARACTER}" for char in text
     )

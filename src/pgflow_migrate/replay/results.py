@@ -15,6 +15,8 @@ class Outcome(str, Enum):
     DIFFERS = "differs"
     SKIPPED = "skipped"
     COULD_NOT_RUN = "could not run"
+    UPGRADES = "upgrades"  # a database of a file, as is the next
+    BLOCKED = "blocked"
 
 
 @dataclass(frozen=True)
@@ -25,8 +27,9 @@ class Result:
         release: the release that the database was at.
         name: the scenario's name.
         outcome: how it ended.
-        details: what differed, or why it was skipped or could not run; one sentence each.
+        details: what differed or blocks, or why it was skipped or could not run; one sentence each.
         seconds: how long it took.
+        notes: what else there is to know, one sentence each.
     """
 
     release: str
@@ -34,6 +37,7 @@ class Result:
     outcome: Outcome
     details: tuple[str, ...]
     seconds: float
+    notes: tuple[str, ...] = ()
 
     @property
     def id(self) -> str:
@@ -49,11 +53,13 @@ class Report:
         server: the server's label.
         pgmq: ``extension`` or ``sql``.
         results: in the order in which they ran.
+        of: what they are of: a ``scenario`` each, or the ``database`` of a file.
     """
 
     server: str
     pgmq: str
     results: tuple[Result, ...]
+    of: str = "scenario"
 
     def count(self, outcome: Outcome) -> int:
         """How many ended so."""
@@ -66,7 +72,7 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        """3 when one differs, else 1 when one could not run, else 0."""
-        if self.count(Outcome.DIFFERS):
+        """3 when one differs or is blocked, else 1 when one could not run, else 0."""
+        if self.count(Outcome.DIFFERS) or self.count(Outcome.BLOCKED):
             return EXIT_BLOCKED
         return EXIT_COULD_NOT_RUN if self.count(Outcome.COULD_NOT_RUN) else EXIT_OK

@@ -24,7 +24,7 @@ VERSION = "(row version)"
 # Tables of other schemas that an upgrade has to leave alone.
 _OTHER_TABLES = ("cron.job",)
 
-_TABLES = """
+TABLES = """
 select n.nspname || '.' || c.relname, n.nspname, c.relname,
   array(select a.attname::text from pg_catalog.pg_attribute a
         where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped order by a.attnum),
@@ -37,7 +37,7 @@ where c.relkind = 'r'
 order by 1
 """
 
-_SEQUENCES = """
+SEQUENCES = """
 select n.nspname || '.' || c.relname, n.nspname, c.relname
 from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 where c.relkind = 'S' and n.nspname = any (%(schemas)s::text[])
@@ -92,14 +92,14 @@ def take(connection: psycopg.Connection[Any], schemas: Sequence[str] = SCHEMAS) 
         if idle:
             cursor.execute("set transaction isolation level repeatable read read only")
         cursor.execute("set local timezone to 'UTC'")
-        cursor.execute(_TABLES, {"schemas": list(schemas), "tables": list(_OTHER_TABLES)})
+        cursor.execute(TABLES, {"schemas": list(schemas), "tables": list(_OTHER_TABLES)})
         tables = cursor.fetchall()
-        cursor.execute(_SEQUENCES, {"schemas": list(schemas)})
+        cursor.execute(SEQUENCES, {"schemas": list(schemas)})
         sequences = cursor.fetchall()
         return Signature(
             catalogue=catalogue.facts(connection, schemas),
             tables=_rows(cursor, tables),
-            sequences=_values(cursor, sequences),
+            sequences=sequence_values(cursor, sequences),
         )
 
 
@@ -126,7 +126,10 @@ def _rows(cursor: psycopg.Cursor[tuple[Any, ...]], tables: Iterable[tuple[Any, .
     }
 
 
-def _values(cursor: psycopg.Cursor[tuple[Any, ...]], sequences: Iterable[tuple[Any, ...]]) -> dict[str, str]:
+def sequence_values(
+    cursor: psycopg.Cursor[tuple[Any, ...]], sequences: Iterable[tuple[Any, ...]]
+) -> dict[str, str]:
+    """``last_value is_called`` of each row of :data:`SEQUENCES`."""
     selects = [
         sql.SQL("select {}, last_value || ' ' || is_called from {}").format(
             sql.Literal(name), sql.Identifier(schema, sequence)

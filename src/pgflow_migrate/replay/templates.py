@@ -81,6 +81,11 @@ class Templates:
         """Create database ``name`` at ``revision``; returns its connection string."""
         return self._server.create_database(name, template=self.at(revision))
 
+    def drop(self) -> None:
+        """Drop the templates; they are built again when they are needed."""
+        while self._built:
+            self._server.drop_database(self._built.popitem()[1])
+
 
 def upgrade_to(dsn: str, revision: str) -> None:
     """Run the chain up to ``revision``, in one transaction."""

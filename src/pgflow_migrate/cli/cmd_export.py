@@ -1,0 +1,92 @@
+"""``export``: a copy of pgflow's rows and queues in a file."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from pgflow_migrate.cli import output
+from pgflow_migrate.cli.options import OneCallOption, dsn_option, format_option
+from pgflow_migrate.layout import plural
+
+if TYPE_CHECKING:
+    from pgflow_migrate.export import Copied, Exported
+
+
+@click.command()
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@dsn_option
+@click.option(
+    "--redact",
+    "redacted",
+    is_flag=True,
+    help="Replace inputs, outputs, patterns, errors and message bodies by placeholders of their shape.",
+)
+@click.option("--force", cls=OneCallOption, is_flag=True, help="Replace FILE if it exists.")
+@format_option("table", "json")
+def export(file: Path, dsn: str | None, redacted: bool, force: bool, format_: str) -> None:
+    """Copy pgflow's rows and its queues into a file, for replay --from; changes nothing.
+
+    One read-only snapshot of schema pgflow, of pgmq.meta and of the queues of flows with their messages,
+    archives and the positions of their sequences. SELECT is enough: what the role may not read of the queues
+    is told, here and in the file. Names of flows, steps, functions and queues stay with --redact, too.
+    The file holds nothing of the connection string, and its owner alone can read it. Exits 0 when it is
+    written, 1 when it could not be, 2 when it exists already.
+
+    \b
+    pgflow-migrate export --dsn service=production --redact production.export
+    pgflow-migrate replay --from production.export
+    """
+    from pgflow_migrate.database import resolve_dsn
+    from pgflow_migrate.export import write
+
+    with _progress() as on_copied:
+        done = write.export(
+            resolve_dsn(dsn, os.environ), file, redacted=redacted, force=force, on_copied=on_copied
+        )
+    if format_ == "json":
+        output.print_json(_document(done))
+        return
+    from pgflow_migrate.export.inventory import summary
+
+    header = done.header
+    output.echo(f"{file}: {summary(header)}.")
+    output.echo(
+        f"{plural(done.rows, 'row')} of {plural(len(done.tables), 'table')},"
+        f" {plural(done.queues, 'queue')}; {done.size:,} bytes."
+    )
+    for text in header.left_out:
+        output.echo(f"Not copied: {text}", err=True)
+    for text in header.unread:
+        output.echo(f"Could not be read: {text}", err=True, level="warning")
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Callable[[Copied], None]]:
+    """On a terminal what has just been copied; elsewhere nothing, the summary says it all."""
+    from rich.markup import escape
+
+    console = output.console(stderr=True)
+    if not console.is_terminal:
+        yield lambda copied: None
+        return
+    with console.status("Connecting") as spinner:
+        yield lambda copied: spinner.update(escape(f"{copied.table}: {copied.rows:,} rows"))
+
+
+def _document(done: Exported) -> dict[str, object]:
+    return {
+        "status": "exported",
+        "exit_code": 0,
+        "file": str(done.path),
+        "bytes": done.size,
+        "rows": done.rows,
+        "queues": done.queues,
+        "header": done.header.to_json(),
+        "tables": [{"table": copied.table, "rows": copied.rows} for copied in done.tables],
+    }

@@ -1,0 +1,168 @@
+"""Copying a database's pgflow into a file: one read-only snapshot, row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from pgflow_migrate import database, reading
+from pgflow_migrate.audit.run import snapshot
+from pgflow_migrate.export import inventory, redact
+from pgflow_migrate.export.document import Header, Queue, Section
+from pgflow_migrate.export.file import Writer, cannot_write, exists
+
+# What decides how PostgreSQL prints a value: of every server the same, and read by every server the same.
+_AS_TEXT = """
+set local datestyle = 'ISO, YMD';
+set local intervalstyle = 'postgres';
+set local timezone = 'UTC';
+set local extra_float_digits = 1;
+set local bytea_output = 'hex';
+"""
+
+
+@dataclass(frozen=True)
+class Copied:
+    """A table that has been copied, and how many rows it had."""
+
+    table: str
+    rows: int
+
+
+@dataclass(frozen=True)
+class Exported:
+    """An export that was written.
+
+    Attributes:
+        path: the file.
+        header: its first line.
+        queues: how many queues pgflow uses.
+        tables: what was copied, in order.
+        size: the file's bytes.
+    """
+
+    path: Path
+    header: Header
+    queues: int
+    tables: tuple[Copied, ...]
+    size: int
+
+    @property
+    def rows(self) -> int:
+        """How many rows were copied."""
+        return sum(table.rows for table in self.tables)
+
+
+def export(
+    dsn: str,
+    path: Path,
+    *,
+    redacted: bool = False,
+    force: bool = False,
+    on_copied: Callable[[Copied], None] = lambda copied: None,
+) -> Exported:
+    """Copy pgflow's rows and its queues into a file; changes nothing in the database.
+
+    Args:
+        dsn: a connection string in any spelling; nothing of it gets into the file.
+        path: where the file is put when it is whole.
+        redacted: replace payloads by placeholders, see :mod:`pgflow_migrate.export.redact`.
+        force: whether ``path`` may be replaced.
+        on_copied: called after each table.
+
+    Raises:
+        ExportExistsError: there is such a file, and it may not be replaced.
+        PgflowMigrateError: no connection, no pgflow, rights on pgflow's tables that are missing, the server
+            ended the copy, or the file cannot be written. There is no new file then.
+    """
+    if path.exists() and not force:  # before anything is read
+        raise exists(path)
+    with (
+        database.connect(dsn, autocommit=True) as connection,
+        reading.explained("export"),
+        snapshot(connection),
+    ):
+        connection.execute(_AS_TEXT.encode())
+        found = inventory.take(connection, redacted=redacted)
+        try:
+            return _write(connection, found, path, force, on_copied)
+        except OSError as error:
+            raise cannot_write(path, error) from error
+
+
+def _write(
+    connection: psycopg.Connection[Any],
+    found: inventory.Inventory,
+    path: Path,
+    force: bool,
+    on_copied: Callable[[Copied], None],
+) -> Exported:
+    copied: list[Copied] = []
+    with Writer(path, found.header, force=force) as writer:
+        sections: tuple[Section, ...] = (*found.tables, *found.queues)
+        for section in sections:
+            # A rollback gives the locks back: those of thousands of queues would exhaust the lock table.
+            with connection.transaction(force_rollback=True):
+                rows = _section(connection, writer, section, found)
+            copied.append(Copied(f"{section.schema}.{section.name}", rows))
+            on_copied(copied[-1])
+        size = writer.finish()
+    return Exported(path, found.header, len(found.names), tuple(copied), size)
+
+
+def _section(
+    connection: psycopg.Connection[Any], writer: Writer, section: Section, found: inventory.Inventory
+) -> int:
+    redacting = found.header.redacted
+    if isinstance(section, Queue):
+        section = inventory.with_position(connection, section)
+        redactions = [redact.of_queue(column.name, column.type) for column in section.attributes]
+        if redacting:
+            section = _nullable(section, redactions)
+        where: sql.Composable = sql.SQL("")
+    else:
+        redactions = [redact.PGFLOW.get(f"{section.name}.{column}") for column in section.columns]
+        where = _of_queues(found.names) if section.schema == "pgmq" else sql.SQL("")
+    writer.begin(section)
+    query = sql.SQL("copy (select {} from only {}{}) to stdout").format(
+        sql.SQL(", ").join(map(sql.Identifier, section.columns)),
+        sql.Identifier(section.schema, section.name),
+        where,
+    )
+    places = [(place, redaction) for place, redaction in enumerate(redactions) if redaction and redacting]
+    with connection.cursor().copy(query) as copy:
+        for values in copy.rows():
+            row = list(values)
+            for place, redaction in places:
+                row[place] = redaction(row[place])
+            writer.row(row)
+    return writer.end_section()
+
+
+def _of_queues(names: Sequence[str]) -> sql.Composable:
+    """Metadata of the queues alone that pgflow uses, in every spelling."""
+    return sql.SQL(" where lower(queue_name) = any ({}::text[])").format(sql.Literal(list(names)))
+
+
+def _nullable(queue: Queue, redactions: Sequence[redact.Redaction | None]) -> Queue:
+    """A column whose values are left out must be able to do without."""
+    return replace(
+        queue,
+        attributes=tuple(
+            replace(column, not_null=False) if redaction is redact.nothing else column
+            for column, redaction in zip(queue.attributes, redactions, strict=True)
+        ),
+        indexes=tuple(
+            index
+            for index in queue.indexes
+            if not any(
+                redaction is redact.nothing and column.name in index.columns
+                for column, redaction in zip(queue.attributes, redactions, strict=True)
+            )
+        ),
+    )

@@ -1,0 +1,206 @@
+"""Writing an export: rights, one snapshot, secrets, files that exist, interruptions."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import stat
+import tracemalloc
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from click.testing import CliRunner, Result
+from psycopg.conninfo import make_conninfo
+
+from pgflow_migrate.cli import main
+from pgflow_migrate.export import Copied, Reader, export
+from pgflow_migrate.replay import signature
+from pgflow_migrate.replay.templates import Templates
+from pgflow_migrate.servers import Server
+
+PASSWORD = "f4lKe-nburg"  # noqa: S105 - no server asks for it
+
+POPULATE = """
+select pgflow.create_flow('Orders');
+select pgflow.add_step('Orders', 'load');
+select pgflow.start_flow('Orders', '{"card": "4111 1111"}');
+select pgmq.create('private');
+"""
+
+
+@pytest.fixture(scope="module")
+def original(server: Server, templates: Templates) -> Iterator[str]:
+    """A small database, which no test changes but for grants and rows that it takes back."""
+    dsn = templates.clone("core_0_16_0", "export_original")
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(POPULATE.encode())
+        connection.execute("create role export_reader login")
+    yield dsn
+    server.drop_database("export_original")
+    with psycopg.connect(server.admin_dsn, autocommit=True) as connection:
+        connection.execute("drop role export_reader")
+
+
+@pytest.fixture
+def grant(original: str) -> Iterator[Callable[[str], str]]:
+    """Run grants, and connect as the role that has nothing else; they are taken back."""
+
+    def run(statements: str) -> str:
+        with psycopg.connect(original, autocommit=True) as connection:
+            connection.execute(statements.encode())
+        return make_conninfo(original, user="export_reader", password=PASSWORD)
+
+    yield run
+    with psycopg.connect(original, autocommit=True) as connection:
+        connection.execute("drop owned by export_reader")
+
+
+PGFLOW = (
+    "grant usage on schema pgflow to export_reader;"
+    "grant select on all tables in schema pgflow to export_reader;"
+)
+PGMQ = (
+    "grant usage on schema pgmq to export_reader;"
+    "grant select on pgmq.meta, pgmq.q_orders, pgmq.a_orders, pgmq.q_orders_msg_id_seq to export_reader;"
+)
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["export", *arguments])
+
+
+def text_of(path: Path) -> str:
+    return gzip.decompress(path.read_bytes()).decode()
+
+
+def test_select_is_enough_and_the_file_is_its_owners_and_holds_no_secret_of_the_connection(
+    grant: Callable[[str], str], server: Server, tmp_path: Path
+) -> None:
+    file = tmp_path / "file"
+    result = run(str(file), "--dsn", grant(PGFLOW + PGMQ), "--format", "json")
+    assert (result.exit_code, result.stderr) == (0, "")
+    document = json.loads(result.stdout)
+    assert document["status"] == "exported"
+    assert document["bytes"] == file.stat().st_size
+    assert document["header"]["unread"] == document["header"]["left_out"] == []
+    assert document["header"]["release"] == "0.16.0"
+    rows = {one["table"]: one["rows"] for one in document["tables"]}
+    assert rows == {
+        **{f"pgflow.{name}": 1 for name in ("flows", "steps", "runs", "step_states", "step_tasks")},
+        **{f"pgflow.{name}": 0 for name in ("deps", "workers", "worker_functions")},
+        **{"pgmq.meta": 1, "pgmq.q_orders": 1, "pgmq.a_orders": 0},  # not of queue private
+    }
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    text = text_of(file)
+    assert "4111 1111" in text
+    for secret in (PASSWORD, "export_reader", "export_original", "private"):
+        assert secret not in text
+
+
+def test_what_of_the_queues_may_not_be_read_is_told_and_makes_no_full_copy(
+    grant: Callable[[str], str], tmp_path: Path
+) -> None:
+    file = tmp_path / "file"
+    grants = (
+        PGFLOW
+        + "grant usage on schema pgmq to export_reader; grant select on pgmq.q_orders to export_reader;"
+    )
+    result = run(str(file), "--dsn", grant(grants))
+    assert result.exit_code == 0
+    assert result.stderr.splitlines() == [
+        'Could not be read: pgmq.meta: grant select on "pgmq"."meta" to "export_reader";',
+        "Could not be read: pgmq.q_orders_msg_id_seq: grant select on sequence"
+        ' "pgmq"."q_orders_msg_id_seq" to "export_reader";',
+        'Could not be read: pgmq.a_orders: grant select on "pgmq"."a_orders" to "export_reader";',
+    ]
+    assert ", 3 things unread." in result.stdout
+    with Reader(file) as reader:
+        assert len(reader.header.unread) == 3
+    replayed = CliRunner().invoke(main, ["replay", "--from", str(file), "--server", "host=nowhere.invalid"])
+    assert replayed.exit_code == 1
+    assert "is not a full copy: the role that exported could not read everything." in replayed.stderr
+    assert "pgmq.meta: grant select" in replayed.stderr
+
+
+def test_pgflow_itself_must_be_readable(grant: Callable[[str], str], tmp_path: Path) -> None:
+    dsn = grant(PGFLOW + "revoke select on pgflow.runs from export_reader;")
+    result = run(str(tmp_path / "file"), "--dsn", dsn)
+    assert result.exit_code == 1
+    assert result.stderr == (
+        "error: Role export_reader may not read pgflow.runs.\n"
+        'Grant it: grant usage on schema pgflow to "export_reader";'
+        ' grant select on all tables in schema pgflow to "export_reader";\n'
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_it_changes_nothing_and_is_of_one_snapshot(original: str, tmp_path: Path) -> None:
+    with psycopg.connect(original, autocommit=True) as connection:
+        before = signature.take(connection)
+
+        def meanwhile(copied: Copied) -> None:
+            if copied.table == "pgflow.flows":
+                connection.execute("insert into pgflow.worker_functions (function_name) values ('late')")
+
+        done = export(original, tmp_path / "file", on_copied=meanwhile)
+        assert {copied.table: copied.rows for copied in done.tables}["pgflow.worker_functions"] == 0
+        assert "late" not in text_of(tmp_path / "file")
+        connection.execute("delete from pgflow.worker_functions")
+        after = signature.take(connection)
+    assert after == before
+
+
+def test_a_file_that_exists_is_replaced_only_with_force(original: str, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("mine")
+    result = run(str(file), "--dsn", original)
+    assert result.exit_code == 2
+    assert result.stderr == f"error: {file} exists.\nName another file, or add --force to replace it.\n"
+    assert file.read_text() == "mine"
+    assert run(str(file), "--dsn", original, "--force", "--redact").exit_code == 0
+    assert "4111 1111" not in text_of(file)
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_folder_that_is_not_there_and_a_database_without_pgflow_are_told(
+    original: str, server: Server, tmp_path: Path
+) -> None:
+    result = run(str(tmp_path / "no" / "file"), "--dsn", original)
+    assert result.exit_code == 1
+    assert "file cannot be written: No such file or directory." in result.stderr
+    result = run(str(tmp_path / "file"), "--dsn", server.admin_dsn)
+    assert result.exit_code == 1
+    assert "There is no schema pgflow in this database." in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interruption_leaves_the_old_file_and_no_half_one(original: str, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("old")
+
+    def interrupt(copied: Copied) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        export(original, file, force=True, on_copied=interrupt)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    assert file.read_text() == "old"
+
+
+def test_a_big_table_is_not_held_in_memory(original: str, tmp_path: Path) -> None:
+    with psycopg.connect(original, autocommit=True) as connection:
+        connection.execute(
+            "insert into pgflow.runs (flow_slug, input)"
+            " select 'Orders', to_jsonb(repeat('long ', 50000)) from generate_series(1, 60)"
+        )
+        tracemalloc.start()
+        try:
+            done = export(original, tmp_path / "file", redacted=True)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+            connection.execute("delete from pgflow.runs where jsonb_typeof(input) = 'string'")
+    assert {copied.table: copied.rows for copied in done.tables}["pgflow.runs"] == 61
+    assert peak < 5_000_000  # of 15 million characters
