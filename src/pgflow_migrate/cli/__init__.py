@@ -31,6 +31,10 @@ COMMANDS = {
         "cmd_work_center",
         "Upgrade, show and verify the SQLite store of the Work Center program.",
     ),
+    "export": (
+        "cmd_export",
+        "Copy pgflow's rows and its queues into a file, for replay --from; changes nothing.",
+    ),
     "replay": (
         "cmd_replay",
         "Take populated old databases through audit and upgrade, and compare with what must come of them.",
