@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import inspect
 import json
 import platform
 import re
+import shlex
 import sqlite3
 import subprocess
 import sys
@@ -83,6 +85,31 @@ def test_the_overview_says_what_the_command_itself_says(name: str) -> None:
     assert command.name == name
     assert command.help
     assert " ".join(command.help.split("\n\n")[0].split()) == COMMANDS[name][1]
+
+
+def leaves(command: click.Command, name: str) -> list[tuple[str, click.Command]]:
+    if isinstance(command, click.Group):
+        return [leaf for below, one in command.commands.items() for leaf in leaves(one, f"{name} {below}")]
+    return [(name, command)]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_commands_help_has_examples_and_says_how_it_exits(name: str) -> None:
+    assert isinstance(main, Toolkit)
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    for path, leaf in leaves(command, name):
+        assert leaf.help
+        block = inspect.cleandoc(leaf.help).partition("\b\n")[2]
+        examples = [line for line in block.splitlines() if line.startswith(f"pgflow-migrate {path}")]
+        assert examples, path
+        with click.Context(leaf, info_name=path) as context:
+            for line in examples:
+                words = shlex.split(line.partition("|")[0].partition("2>")[0].partition(" > ")[0])
+                options = words[1 + len(path.split()) :]
+                leaf.make_context(path, options, parent=context, resilient_parsing=True).close()
+        if path not in ("dirty-runs contract", "dirty-runs inventory"):  # which say it of --dsn
+            assert re.search(r"\b[Ee]xits? |\(exit 1\)", leaf.help), path
 
 
 def test_h_is_help_and_so_are_no_arguments(invoke: Invoke) -> None:

@@ -30,7 +30,12 @@ def demo(ctx: click.Context, format_: str) -> None:
     """Show audit and upgrade on an embedded PostgreSQL, and check by SQL what they promise.
 
     Starts a server of its own, fills a 0.16.0 database with work in flight, audits, mends, upgrades and lets
-    the work go on; then everything is deleted. Exits 0 when every promise was kept, else 3.
+    the work go on; then everything is deleted. Exits 0 when every promise was kept, 3 when one was not, 1
+    when there is no embedded PostgreSQL.
+
+    \b
+    pgflow-migrate demo
+    pgflow-migrate demo --format json 2> story.txt
     """
     from pgflow_migrate.replay.demo import demonstrate
     from pgflow_migrate.replay.templates import Templates
