@@ -84,6 +84,25 @@ def test_nothing_is_overwritten(make: Make, tmp_path: Path) -> None:
         assert state(path) == before
 
 
+@pytest.mark.parametrize("ending", ["-journal", "-wal", "-shm"])
+@pytest.mark.parametrize("mode", ["delete", "wal"])
+def test_a_name_that_sqlite_uses_is_refused(make: Make, ending: str, mode: str) -> None:
+    path = make(example=True)
+    connection = sqlite3.connect(path)
+    connection.execute(f"pragma journal_mode = {mode}")
+    connection.close()
+    before = everything(path)
+    (path.parent / "way").mkdir()
+    for target in (Path(f"{path}{ending}"), path.parent / "way" / ".." / f"{path.name}{ending}"):
+        with pytest.raises(PgflowMigrateError) as caught:
+            upgrade(path, backup=target)
+        assert caught.value.message == (
+            f"The backup {target} cannot be written: SQLite itself uses that name, beside store.db."
+        )
+        assert caught.value.details == ("Nothing was changed.",)
+    assert everything(path) == before
+
+
 def test_a_folder_that_is_not_there_is_refused(make: Make, tmp_path: Path) -> None:
     path = make(example=True)
     before = state(path)

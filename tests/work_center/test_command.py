@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from alembic.config import main as alembic
 from click.testing import CliRunner, Result
-from tests.work_center.stores import everything
+from tests.work_center.stores import everything, state
 
 from pgflow_migrate import resources
 from pgflow_migrate.cli import main
@@ -88,13 +88,37 @@ def test_the_source_version_and_no_backup_reach_the_upgrade(make: Make) -> None:
         ("--backup", "x", "--no-backup"),
         ("--now", "-1"),
         ("--now", str(2**53)),
+        ("--now", "soon"),
         ("--source-schema-version", "0"),
+        ("--source-schema-version", "-22"),
+        ("--source-schema-version", "22.5"),
+        ("--backup", ""),
         ("--lock-timeout", "5"),
         ("--format", "junit"),
     ],
 )
 def test_wrong_usage_exits_2(make: Make, arguments: tuple[str, ...]) -> None:
     assert _run("upgrade", make(), *arguments).exit_code == 2
+
+
+@pytest.mark.parametrize("command", ["upgrade", "status", "verify"])
+def test_an_empty_path_is_none(command: str) -> None:
+    done = _run(command, "")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.endswith("Error: Invalid value for 'PATH': an empty text is no path.\n")
+
+
+def test_a_step_before_the_stores_own_is_nothing_to_do(make_at: Make) -> None:
+    path = make_at("28", example=True)
+    before = state(path)
+    done = _run("upgrade", path, "--to", "25")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout == f"Already upgraded: {path} is at version 28; nothing was changed.\n"
+    for unknown in ("22", "36", "", "conversation-stream"):
+        done = _run("upgrade", path, "--to", unknown)
+        assert done.exit_code == 1
+        assert done.stderr.startswith(f'error: There is no step "{unknown}".\n')
+    assert state(path) == before
 
 
 def test_refusals_have_their_exit_codes_and_documents(make: Make, make_at: Make) -> None:

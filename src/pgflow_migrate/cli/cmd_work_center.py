@@ -21,7 +21,19 @@ if TYPE_CHECKING:
     from pgflow_migrate.work_center.upgrade import Result
 
 _LARGEST = 2**53 - 1
-_path = click.argument("path", type=click.Path(path_type=Path))
+
+
+class _Path(click.Path):
+    """A path; an empty text is none, as it comes from a variable of the shell that is not set."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path as :class:`pathlib.Path`."""
+        if value == "":
+            self.fail("an empty text is no path.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+_path = click.argument("path", type=_Path(path_type=Path))
 
 
 @click.group("work-center")
@@ -50,7 +62,7 @@ def work_center() -> None:
 @click.option("--to", metavar="STEP", help="The last step to apply, such as 30; default: all of them.")
 @click.option(
     "--backup",
-    type=click.Path(path_type=Path),
+    type=_Path(path_type=Path),
     help="Where to copy the store to before the first step; default: a name with the time, beside it.",
 )
 @click.option("--no-backup", is_flag=True, help="Make no copy.")

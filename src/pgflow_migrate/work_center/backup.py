@@ -39,10 +39,12 @@ def make(path: Path, target: Path, lock_timeout: timedelta) -> BackupMade:
     """Copy the store at ``path``, check the copy, and put it on disk under its name; nothing is overwritten.
 
     Raises:
-        PgflowMigrateError: it cannot be written, or the store is damaged. Nothing is left.
+        PgflowMigrateError: it cannot be written, would have the name of the store's journal, or the store is
+            damaged. Nothing is left.
     """
     started = time.monotonic()
     status = path.stat()
+    _require_name_of_its_own(path, target)
     _require_room(path, target, status.st_size)
     try:
         handle, name = tempfile.mkstemp(prefix=f"{target.name}.", suffix=".partial", dir=target.parent)
@@ -64,7 +66,7 @@ def make(path: Path, target: Path, lock_timeout: timedelta) -> BackupMade:
         # What is wrong with the store itself, store.looking() has said.
         raise _unwritable(target, " ".join(str(error).split())) from error
     finally:
-        for ending in ("", "-journal", "-wal", "-shm"):
+        for ending in ("", *store.COMPANIONS):
             with contextlib.suppress(OSError):
                 Path(f"{name}{ending}").unlink()
     return BackupMade(str(target), target.stat().st_size, time.monotonic() - started)
@@ -101,6 +103,13 @@ def _copy(path: Path, partial: Path, lock_timeout: timedelta) -> None:
             f"{path} is damaged: {found[0]}.",
             "Restore a backup, or copy what can be read by sqlite3's .recover.",
         )
+
+
+def _require_name_of_its_own(path: Path, target: Path) -> None:
+    """SQLite would take a file of such a name for the store's, write over it, and delete it."""
+    for ending in store.COMPANIONS:
+        if target.resolve() == Path(f"{path.resolve()}{ending}"):
+            raise _unwritable(target, f"SQLite itself uses that name, beside {path.name}")
 
 
 def _require_room(path: Path, target: Path, size: int) -> None:

@@ -22,6 +22,9 @@ LOCK_TIMEOUT = timedelta(seconds=5)
 TABLES = ("work_items", "actions", "runs", "events", "pending_action_inputs")
 """What makes a file a store of the Work Center program, at version 22 and above."""
 
+COMPANIONS = ("-journal", "-wal", "-shm")
+"""What SQLite appends to a database's name for the files that belong to it."""
+
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
     (stat.S_ISFIFO, "a pipe"),
