@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Callable, Iterator
@@ -48,11 +49,16 @@ def stable_json(value: Value) -> str | Undefined:
 
 
 def _own_order(value: dict[str, Value]) -> _Members:
-    return ((f"{_quoted(key)}:", value[key]) for key in keys(value) if value[key] is not UNDEFINED)
+    return ((_key(key), value[key]) for key in keys(value) if value[key] is not UNDEFINED)
 
 
 def _sorted(value: dict[str, Value]) -> _Members:
-    return ((f"{_quoted(key)}:", value[key]) for key in in_order(value))
+    return ((_key(key), value[key]) for key in in_order(value))
+
+
+@functools.lru_cache(maxsize=1024)  # most objects have the same keys as others
+def _key(key: str) -> str:
+    return f"{_quoted(key)}:"
 
 
 def _written(value: Value, members: Callable[[dict[str, Value]], _Members], hole: str) -> str:
@@ -65,6 +71,8 @@ def _written(value: Value, members: Callable[[dict[str, Value]], _Members], hole
         for key, item in rest:
             if isinstance(item, str):
                 parts.append(f"{comma}{key}{_quoted(item)}")
+            elif isinstance(item, float):
+                parts.append(f"{comma}{key}{_number(item)}")
             elif isinstance(item, (dict, list, bytes)):
                 outer.append((rest, end))
                 if isinstance(item, list):
@@ -95,13 +103,15 @@ def _object(value: dict[str, Value] | bytes) -> dict[str, Value]:
     return value
 
 
-def _scalar(value: bool | float | None) -> str:
+def _number(value: float) -> str:
+    return number_to_string(value) if math.isfinite(value) else "null"
+
+
+def _scalar(value: bool | None) -> str:
     if value is None:
         return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, float):
-        return number_to_string(value) if math.isfinite(value) else "null"
     raise TypeError(f"not a JavaScript value: {type(value).__name__}")
 
 
