@@ -14,7 +14,7 @@ from pgflow_migrate import resources
 from pgflow_migrate.cli import failures, main
 from pgflow_migrate.errors import Blocker, FenceError, LiveWorker, LiveWorkersError
 
-COMMANDS = ("audit", "upgrade", "verify")
+COMMANDS = ("audit", "upgrade", "verify", "status")
 
 
 def _closed(schema: Any) -> Any:
@@ -70,11 +70,23 @@ def test_documents_of_an_upgrade_before_at_and_after_it_are_of_their_schemas(
         for arguments in (("audit", "--dsn", dsn), ("upgrade", "--dsn", dsn))
         for exit_code, document in (_invoke(*arguments),)
     ]
+    assert _invoke("status", "--dsn", dsn)[1]["audit"]["blocking"] == ["slug-trailing-underscore"]
     database.execute("select pgflow.delete_flow_and_data('a_')")
     for command in ("audit", "upgrade", "upgrade", "verify"):
         exit_code, document = _invoke(command, "--dsn", dsn)
         seen.append((command, exit_code, document["status"], document.get("schema")))
-    database.execute("alter table pgflow.steps add column mine text")
+    database.execute(
+        """
+        alter table pgflow.steps add column mine text;
+        insert into pgflow.worker_functions (function_name, paused_at, pause_reason)
+        values ('w', now(), 'cause');
+        insert into pgflow.workers (worker_id, queue_name, function_name)
+        values (gen_random_uuid(), 'b', 'w');
+        """
+    )
+    status = _invoke("status", "--dsn", dsn)[1]
+    assert [queue["queue_name"] for queue in status["queues"]] == ["b"]
+    assert (len(status["workers"]), len(status["paused"])) == (1, 1)
     exit_code, document = _invoke("verify", "--dsn", dsn)
     seen.append(("verify", exit_code, document["status"], document.get("schema")))
     assert seen == [

@@ -7,12 +7,13 @@ import os
 import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from pgflow_migrate import layout
 from pgflow_migrate.cli import output
+from pgflow_migrate.cli.json_schema import json_schema_option
 from pgflow_migrate.cli.options import OneCallOption, dsn_option, format_option
 from pgflow_migrate.errors import PgflowMigrateError
 
@@ -38,6 +39,7 @@ _CLEAR = "\x1b[H\x1b[2J\x1b[3J"  # home, the screen, what has scrolled off it
     metavar="[SECONDS]",
     help="Look again and again, after 2 seconds or as many as are given; Ctrl-C ends it.",
 )
+@json_schema_option
 def status(dsn: str | None, format_: str, watch: float | None) -> None:
     """Show release, revisions, what goes on, and what to do next; changes nothing.
 
@@ -63,9 +65,13 @@ def status(dsn: str | None, format_: str, watch: float | None) -> None:
     if watch is not None:
         _watch(target, found, format_, watch)
     elif format_ == "json":
-        output.print_json(found)
+        output.print_json(_document(found))
     else:
         output.print_rows(_rows(found))
+
+
+def _document(found: Status) -> dict[str, Any]:
+    return {"schema": "urn:pgflow-migrate:status:1", **output.plain(found)}
 
 
 def _watch(dsn: str, found: Status, format_: str, seconds: float) -> None:
@@ -75,7 +81,7 @@ def _watch(dsn: str, found: Status, format_: str, seconds: float) -> None:
     try:
         while True:
             if format_ == "json":
-                output.echo(json.dumps(output.plain(found), ensure_ascii=False))
+                output.echo(json.dumps(_document(found), ensure_ascii=False))
             else:
                 page = "\n".join(output.row_lines(_rows(found)))
                 # In one piece, so that it does not flicker.
