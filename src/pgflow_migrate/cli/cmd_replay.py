@@ -14,7 +14,7 @@ from pgflow_migrate.cli.options import OneCallOption, format_option, given
 from pgflow_migrate.layout import plural
 
 if TYPE_CHECKING:
-    from pgflow_migrate.replay.matrix import Cell
+    from pgflow_migrate.replay.matrix import Cell, Matrix
     from pgflow_migrate.replay.results import Report, Result
     from pgflow_migrate.servers import How, Server
 
@@ -110,7 +110,7 @@ def _folders(ctx: click.Context) -> tuple[Path, ...]:
     shell_complete=_servers,
     help="With --matrix: a server, as for --server; may be repeated.  [default: each embedded one]",
 )
-@format_option("table", "json", "junit")
+@format_option("table", "json", "junit", "html")
 @click.pass_context
 def replay(
     ctx: click.Context,
@@ -160,15 +160,35 @@ def replay(
         if format_ == "table":
             render.grid(grid, output.console())
         else:
-            output.echo(getattr(render, f"grid_{format_}")(grid))
+            output.echo(_grid_as(format_)(grid))
         ctx.exit(grid.exit_code)
     with open_server(kind) as server:
         report = play(server, pgmq)
     if format_ == "table":
         render.table(report, output.console())
     else:
-        output.echo({"json": render.as_json, "junit": render.junit}[format_](report))
+        output.echo(_report_as(format_)(report))
     ctx.exit(report.exit_code)
+
+
+def _report_as(format_: str) -> Callable[[Report], str]:
+    from pgflow_migrate.replay import render
+
+    if format_ == "html":
+        from pgflow_migrate.replay import page
+
+        return page.html
+    return render.as_json if format_ == "json" else render.junit
+
+
+def _grid_as(format_: str) -> Callable[[Matrix], str]:
+    from pgflow_migrate.replay import render
+
+    if format_ == "html":
+        from pgflow_migrate.replay import page
+
+        return page.grid_html
+    return render.grid_json if format_ == "json" else render.grid_junit
 
 
 def _scenarios_player(

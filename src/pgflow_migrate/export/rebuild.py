@@ -14,6 +14,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from pgflow_migrate.errors import PgflowMigrateError
 from pgflow_migrate.export.document import DEFAULTS, Column, Queue, Row, Section, Table
 from pgflow_migrate.export.file import ExportFileError, Reader
 from pgflow_migrate.releases import catalogue
@@ -46,7 +47,10 @@ def rebuild(connection: psycopg.Connection[Any], reader: Reader) -> Rebuilt:
         reader: the file.
 
     Raises:
-        ExportFileError: the file is damaged, or what it holds does not fit the release. Nothing is written.
+        ExportFileError: the file is damaged, or what it holds does not fit the release.
+        PgflowMigrateError: the role may not write the rows as they are.
+
+    Nothing is written then.
     """
     header = reader.header
     notes = [f"Not in the file: {text}" for text in (*header.left_out, *header.unread)]
@@ -57,7 +61,7 @@ def rebuild(connection: psycopg.Connection[Any], reader: Reader) -> Rebuilt:
         target = _Target.of(cursor)
         if header.pgmq is None and not header.unread:
             cursor.execute("drop extension if exists pgmq; drop schema if exists pgmq cascade")
-        with _unchecked(connection, cursor):
+        with _unchecked(connection, cursor) as checked:
             for section, values in reader.sections():
                 tables += 1
                 try:
@@ -65,6 +69,11 @@ def rebuild(connection: psycopg.Connection[Any], reader: Reader) -> Rebuilt:
                         rows += _section(cursor, section, values, own, target, notes)
                 except psycopg.Error as error:
                     told = " ".join((error.diag.message_primary or str(error)).split())
+                    if checked and isinstance(error, psycopg.errors.ForeignKeyViolation):
+                        raise PgflowMigrateError(
+                            f"This role cannot write rows that contradict each other: {told}.",
+                            "Replay on a server where the role is a superuser, such as an embedded one.",
+                        ) from error
                     raise ExportFileError(
                         f"{reader.path} does not fit pgflow {header.closest}:"
                         f" {section.schema}.{section.name}: {told}.",
@@ -95,10 +104,11 @@ class _Target:
 
 
 @contextlib.contextmanager
-def _unchecked(connection: psycopg.Connection[Any], cursor: _Cursor) -> Iterator[None]:
-    """Within it, rows are taken as they were: triggers and foreign keys of the copy judged them once already.
+def _unchecked(connection: psycopg.Connection[Any], cursor: _Cursor) -> Iterator[bool]:
+    """Within it, rows are taken as they were: triggers and foreign keys of the original judged them once.
 
-    Slugs that today's rule refuses may be from a time with a laxer one; the audit is to find them.
+    Yields whether foreign keys hold all the same, which only a superuser can prevent. Slugs that today's rule
+    refuses may be from a time with a laxer one; the audit is to find them.
     """
     cursor.execute("select pg_get_functiondef(to_regprocedure('pgflow.is_valid_slug(text)'))")
     ((rule,),) = cursor.fetchall()
@@ -106,7 +116,7 @@ def _unchecked(connection: psycopg.Connection[Any], cursor: _Cursor) -> Iterator
         "create or replace function pgflow.is_valid_slug(slug text) returns boolean language sql immutable"
         " set search_path to '' return true"
     )
-    tables: list[str] = []
+    tables: list[str] | None = None
     try:
         with connection.transaction():
             cursor.execute("set local session_replication_role = replica")
@@ -118,11 +128,11 @@ def _unchecked(connection: psycopg.Connection[Any], cursor: _Cursor) -> Iterator
             " and exists (select from pg_trigger t where t.tgrelid = c.oid and not t.tgisinternal)"
         )
         tables = [name for (name,) in cursor.fetchall()]
-    _triggers(cursor, tables, "disable")
-    yield
-    _triggers(cursor, tables, "enable")
+    _triggers(cursor, tables or (), "disable")
+    yield tables is not None
+    _triggers(cursor, tables or (), "enable")
     cursor.execute(rule.encode())
-    if not tables:
+    if tables is None:
         cursor.execute("set local session_replication_role = origin")
 
 

@@ -89,8 +89,7 @@ def run(
             with open_server(kind) as server:
                 label = server.label
                 while left:
-                    add(_cell(server, left[0], play))
-                    left.pop(0)
+                    add(_cell(server, left.pop(0), play))
         except PgflowMigrateError as error:
             for form in left:
                 add(Cell(label, form, None, str(error), failed=True))
@@ -98,8 +97,11 @@ def run(
 
 
 def _cell(server: Server, form: How, play: Callable[[Server, How], Report]) -> Cell:
-    if form == "extension":
-        with psycopg.connect(server.admin_dsn) as connection:
-            if not pgmq_as_extension(connection):
-                return Cell(server.label, form, None, "This server has no extension pgmq.")
-    return Cell(server.label, form, play(server, form))
+    try:
+        if form == "extension":
+            with psycopg.connect(server.admin_dsn) as connection:
+                if not pgmq_as_extension(connection):
+                    return Cell(server.label, form, None, "This server has no extension pgmq.")
+        return Cell(server.label, form, play(server, form))
+    except PgflowMigrateError as error:
+        return Cell(server.label, form, None, str(error), failed=True)

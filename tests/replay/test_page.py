@@ -1,0 +1,143 @@
+"""A replay's HTML page and a matrix's grid."""
+
+from __future__ import annotations
+
+import io
+import json
+from html.parser import HTMLParser
+from xml.etree import ElementTree as Xml
+
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+from pgflow_migrate.cli import main
+from pgflow_migrate.errors import PgflowMigrateError
+from pgflow_migrate.replay import matrix, page, render
+from pgflow_migrate.replay.matrix import Cell, Matrix
+from pgflow_migrate.replay.results import Outcome, Report, Result
+from pgflow_migrate.servers import How, Server
+
+HOSTILE = '"><script>alert(1)</script>{{ 7 * 7 }}'
+GOOD = Result("0.16.0", "good", Outcome.AS_EXPECTED, (), 0.25)
+SKIPPED = Result("0.15.0", "left_out", Outcome.SKIPPED, ("It needs PGMQ as extension; here it is sql.",), 0)
+BLOCKED = Result(
+    "0.16.0",
+    f"{HOSTILE}.export",
+    Outcome.BLOCKED,
+    (f"queue-absent (flow {HOSTILE}): 1. Create it: select pgmq.create('orders');",),
+    2.5,
+    (f"Not in the file: {HOSTILE}",),
+)
+FILE = Report("embedded-18", "sql", (BLOCKED,), "database")
+GRID = Matrix(
+    (
+        Cell("embedded-16", "extension", Report("embedded-16", "extension", (SKIPPED, GOOD, GOOD))),
+        Cell("embedded-16", "sql", FILE),
+        Cell("nowhere", "extension", None, "This server has no extension pgmq."),
+        Cell("nowhere", "sql", None, "No server listens.", failed=True),
+    )
+)
+
+
+class _Page(HTMLParser):
+    """The elements of a page, and the text of its body."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@pytest.mark.parametrize("html", [page.html(FILE), page.grid_html(GRID)])
+def test_the_page_shows_all_of_it_as_text_and_loads_nothing(html: str) -> None:
+    found = _Page(html)
+    for text in (
+        BLOCKED.name,
+        BLOCKED.notes[0],
+        f"(flow {HOSTILE})",
+        "select pgmq.create('orders');",
+        "2.50",
+    ):
+        assert text in found.text
+    assert "Something blocks an upgrade" in found.text
+    assert [tag for tag, _ in found.tags].count("script") == 1  # the frame's own
+    for _, attributes in found.tags:
+        assert not {"src", "onload", "onclick"} & attributes.keys()
+        assert (attributes.get("href") or "#").startswith("#")
+    (policy,) = (a["content"] for _, a in found.tags if a.get("http-equiv") == "Content-Security-Policy")
+    assert (policy or "").startswith("default-src 'none';")
+
+
+def test_the_grid_has_a_line_a_server_and_form_and_a_column_a_release() -> None:
+    out = io.StringIO()
+    render.grid(GRID, Console(file=out, width=200))
+    lines = [line.rstrip() for line in out.getvalue().splitlines()]
+    assert lines[:5] == [
+        "server       PGMQ       0.15.0         0.16.0",
+        "embedded-16  extension  1 skipped      2 as expected",
+        "embedded-16  sql                       1 blocked",
+        "nowhere      extension  not there      not there",
+        "nowhere      sql        could not run  could not run",
+    ]
+    assert f"embedded-16, PGMQ as sql, {BLOCKED.id}: blocked" in lines
+    assert "  No server listens." in lines
+    document = json.loads(render.grid_json(GRID))
+    assert document["exit_code"] == 3
+    assert document["releases"] == ["0.15.0", "0.16.0"]
+    assert [cell["status"] for cell in document["cells"]] == ["ran", "ran", "not there", "could not run"]
+    assert document["cells"][1]["report"]["databases"][0]["outcome"] == "blocked"
+    suites = Xml.fromstring(render.grid_junit(GRID).encode())  # noqa: S314 - our own document
+    counts = [tuple(suite.get(key) for key in ("tests", "failures", "errors", "skipped")) for suite in suites]
+    assert counts == [
+        ("3", "0", "0", "1"),
+        ("1", "1", "0", "0"),
+        ("1", "0", "0", "1"),
+        ("1", "0", "1", "0"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("cells", "code"),
+    [(GRID.cells[:1], 0), (GRID.cells[:2], 3), ((*GRID.cells[:1], GRID.cells[3]), 1), (GRID.cells[2:3], 1)],
+)
+def test_the_worst_decides_on_the_exit_code(cells: tuple[Cell, ...], code: int) -> None:
+    assert Matrix(cells).exit_code == code
+
+
+def test_what_cannot_run_does_not_stop_the_others(server: Server) -> None:
+    seen: list[tuple[str, How]] = []
+
+    def play(on: Server, form: How) -> Report:
+        seen.append((on.label, form))
+        if form == "extension":
+            raise PgflowMigrateError("It broke.")
+        return Report(on.label, form, (GOOD,))
+
+    made = matrix.run(["embedded:1", server.admin_dsn], matrix.FORMS, play)
+    assert [form for _, form in seen] == ["extension", "sql"]
+    told = [(cell.pgmq, cell.failed, cell.reason.partition(".")[0]) for cell in made.cells]
+    assert told == [
+        ("extension", True, "PostgreSQL 1 is not installed as an embedded server"),
+        ("sql", True, "PostgreSQL 1 is not installed as an embedded server"),
+        ("extension", True, "It broke"),
+        ("sql", False, ""),
+    ]
+
+
+def test_the_command_prints_one_grid(server: Server) -> None:
+    arguments = ["--on", server.admin_dsn, "--pgmq", "sql", "--release", "0.16.0", "--scenario", "empty_flow"]
+    result = CliRunner().invoke(main, ["replay", "--matrix", *arguments])
+    assert result.exit_code == 0, result.output
+    assert [line.split() for line in result.stdout.splitlines()] == [
+        ["server", "PGMQ", "0.16.0"],
+        [result.stdout.splitlines()[1].split()[0], "sql", "1", "as", "expected"],
+    ]
+    assert "1 scenario on " in result.stderr
