@@ -239,11 +239,18 @@ def on_a_terminal(command: list[str], **environment: str) -> tuple[int, str]:
     return process.wait(timeout=60), written.decode()
 
 
-def test_on_a_terminal_there_is_a_spinner_and_no_list_of_files(database_at: Callable[[str], str]) -> None:
-    command = [sys.executable, "-m", "pgflow_migrate", "upgrade", "--dsn"]
-    code, written = on_a_terminal([*command, database_at("core_0_16_0")])
+def test_on_a_terminal_there_is_a_bar_with_an_estimate_and_no_list_of_files(
+    database_at: Callable[[str], str],
+) -> None:
+    dsn = database_at("core_0_16_0")
+    with psycopg.connect(dsn, autocommit=True) as connection:  # as if there were two million tasks
+        connection.execute("update pg_class set reltuples = 2e6 where oid = 'pgflow.step_tasks'::regclass")
+    command = [sys.executable, "-m", "pgflow_migrate", "upgrade", "--dsn", dsn]
+    code, written = on_a_terminal(command, NO_COLOR="1")
     assert code == EXIT_OK
-    assert "\x1b[" in written  # the spinner moves the cursor
+    assert "\x1b[2K" in written  # the bar is drawn over
+    assert " 0 s of about 20 s" in written
+    assert "queue_identity/fence.sql" in written
     assert "Found 0.16.0 (recorded)." in written
     assert "Upgraded from 0.16.0 to dirty_runs in " in written
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from functools import partial
 from typing import TYPE_CHECKING, TextIO
 
 import click
@@ -50,13 +51,19 @@ def audit(ctx: click.Context, dsn: str | None, format_: str, file: TextIO | None
         return
 
     from pgflow_migrate.audit.run import run_audit
+    from pgflow_migrate.cli import progress
     from pgflow_migrate.database import resolve_dsn
+    from pgflow_migrate.upgrade import estimate
 
     target = resolve_dsn(dsn, os.environ)
+    expected = partial(estimate.seconds, target, "audit")
     if format_ == "html":
-        report = _page(target, file)
+        with progress.working("Auditing", quiet=False, expected=expected):
+            report, page = _page(target)
+        output.echo(page, nl=False, file=file)
     else:
-        report = run_audit(target)
+        with progress.working("Auditing", quiet=format_ == "json", expected=expected):
+            report = run_audit(target)
         _print(report, format_, file)
     _close(file)
     ctx.exit(EXIT_BLOCKED if report.blocking else EXIT_OK)
@@ -74,14 +81,13 @@ def _print(report: AuditReport, format_: str, file: TextIO | None) -> None:
         output.echo(text, nl=False, file=file)
 
 
-def _page(target: str, file: TextIO | None) -> AuditReport:
-    """The one form that has more than the findings."""
+def _page(target: str) -> tuple[AuditReport, str]:
+    """The one form that has more than the findings, and the report in it."""
     from pgflow_migrate.audit import render
     from pgflow_migrate.audit.run import survey
 
     report, outlook = survey(target)
-    output.echo(render.html(report, outlook), nl=False, file=file)
-    return report
+    return report, render.html(report, outlook)
 
 
 def _close(file: TextIO | None) -> None:

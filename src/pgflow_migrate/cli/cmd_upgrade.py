@@ -98,11 +98,16 @@ def upgrade(
 
     from pgflow_migrate.cli import progress
     from pgflow_migrate.database import resolve_dsn
-    from pgflow_migrate.upgrade import run
+    from pgflow_migrate.upgrade import estimate, run
 
-    with progress.shown(files=bool(ctx.find_root().params.get("debug"))) as on_progress:
+    target = resolve_dsn(dsn, os.environ)
+    with progress.shown(
+        files=bool(ctx.find_root().params.get("debug")),
+        quiet=format_ == "json",
+        expected=lambda: estimate.seconds(target, "upgrade"),
+    ) as on_progress:
         result = run.upgrade(
-            resolve_dsn(dsn, os.environ),
+            target,
             fence=fence,
             from_nothing=False,
             dry_run=dry_run,

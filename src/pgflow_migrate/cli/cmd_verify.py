@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from functools import partial
 
 import click
 
@@ -27,11 +28,16 @@ def verify(ctx: click.Context, dsn: str | None, format_: str) -> None:
     \b
     pgflow-migrate verify --dsn service=production
     """
+    from pgflow_migrate.cli import progress
     from pgflow_migrate.database import resolve_dsn
+    from pgflow_migrate.upgrade import estimate
     from pgflow_migrate.verify import render
     from pgflow_migrate.verify.run import verify as run
 
-    found = run(resolve_dsn(dsn, os.environ))
+    target = resolve_dsn(dsn, os.environ)
+    expected = partial(estimate.seconds, target, "verify")
+    with progress.working("Verifying", quiet=format_ == "json", expected=expected):
+        found = run(target)
     if format_ == "table":
         render.table(found, output.console())
     elif format_ == "json":
