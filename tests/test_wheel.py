@@ -86,6 +86,12 @@ def test_the_pruning_helper_is_in_it(installed: Path, tmp_path: Path) -> None:
     assert (printed.returncode, printed.stdout) == (0, expected)
 
 
+def test_the_schemas_are_in_it(installed: Path, tmp_path: Path) -> None:
+    printed = _run(installed, tmp_path, "audit", "--json-schema")
+    expected = (ROOT / "schemas/audit.schema.json").read_text(encoding="utf-8")
+    assert (printed.returncode, printed.stdout) == (0, expected)
+
+
 def test_a_scenario_replays_from_the_installed_fixtures(installed: Path, tmp_path: Path) -> None:
     replayed = _run(installed, tmp_path, "replay", "--scenario", "empty*", "--format", "json")
     assert replayed.returncode == 0, replayed.stderr

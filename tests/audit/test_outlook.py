@@ -69,6 +69,19 @@ def test_queues_and_steps_have_the_numbers_of_the_snapshot(database: Database) -
     )
 
 
+def test_locks_on_queues_are_given_back_before_the_transaction_ends(database: Database) -> None:
+    database.execute("select pgflow.create_flow('f' || n) from generate_series(1, 3) n")
+    with database.transaction():
+        database.execute("set transaction isolation level repeatable read read only")
+        _, outlook = survey(database)
+        held = database.execute(
+            "select relation::regclass::text as held from pg_locks"
+            " where pid = pg_backend_pid() and relation::regclass::text like 'pgmq.q%'"
+        ).fetchall()
+    assert [queue.ready for queue in outlook.queues] == [0, 0, 0]
+    assert held == []
+
+
 def test_the_repairs_of_0_15_1_are_counted_as_they_will_be_made(
     database_at: Callable[[str], str], connect: Callable[[str], Database]
 ) -> None:

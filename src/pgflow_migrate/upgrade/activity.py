@@ -172,5 +172,9 @@ def _depths(cursor: psycopg.Cursor[tuple[Any, ...]], names: Sequence[str]) -> It
             sql.SQL(_DEPTH).format(name=sql.Literal(name), table=sql.Identifier(f"q_{name}"))
             for name in names[start : start + _AT_A_TIME]
         )
-        for name, visible, total, age in cursor.execute(query).fetchall():
+        # Rolled back, because that gives the locks back: those of thousands of queues would exhaust the
+        # server's lock table.
+        with cursor.connection.transaction(force_rollback=True):
+            rows = cursor.execute(query).fetchall()
+        for name, visible, total, age in rows:
             yield Queue(name, visible, total, age, None)
