@@ -42,12 +42,14 @@ def column(row: Row, name: str) -> Value:
     return row.get(name, UNDEFINED)
 
 
-def either(*values: Value) -> Value:
+def either(first: Value, *others: Value) -> Value:
     """``a || b || c``: the first that JavaScript takes for true, else the last."""
-    for value in values[:-1]:
+    value = first
+    for other in others:
         if truthy(value):
-            return value
-    return values[-1]
+            break
+        value = other
+    return value
 
 
 def bound(value: Value, parameter: str) -> Any:

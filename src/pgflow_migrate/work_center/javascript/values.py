@@ -34,10 +34,12 @@ def truthy(value: Value) -> bool:
 
     False, null, undefined, zeros, NaN and the empty text are not; every object is, an empty one too.
     """
-    if isinstance(value, (list, dict, bytes)):
-        return True
+    if value is None or value is UNDEFINED:
+        return False
+    if not value:
+        return isinstance(value, (list, dict, bytes))
     # NaN is the only value that is not equal to itself.
-    return bool(value) and value == value
+    return not isinstance(value, float) or value == value
 
 
 def is_object(value: Value) -> bool:
