@@ -104,6 +104,10 @@ RUNS = {
         says="against its own history",
         with_arguments="BENCHMARK_ARGS='--runs 40 --slices 2 --history 200 --small-history 100'",
     ),
+    "make benchmark-work-center": Run(
+        says="times the processor time",
+        with_arguments="BENCHMARK_ARGS='--work-items 40 --messages 3 --events 80 --inputs 40'",
+    ),
     'pgflow-migrate work-center status "$STORE"': Run(store=True, says="journal mode delete"),
     (
         "python -c 'import sqlite3, sys; sqlite3.connect(sys.argv[1]).backup(sqlite3.connect(sys.argv[2]))'"
