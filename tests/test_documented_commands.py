@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from pgflow_migrate.export import export
 from pgflow_migrate.work_center import baseline
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -35,6 +36,7 @@ class Run:
     with_arguments: str = ""  # narrows a command that would run for long
     flows: str = ""  # the document whose Python is importable as the module flows
     store: bool = False  # whether $STORE and $COPY are stores of the Work Center
+    exported: bool = False  # whether $FILE has been exported already
 
 
 # CI runs these two itself, in a clean clone; the wheel's installation has its own test.
@@ -74,6 +76,10 @@ RUNS = {
     "pgflow-migrate replay --server embedded:16 --format junit": Run(
         says='failures="0"', with_arguments="--scenario 'queue_*'"
     ),
+    'pgflow-migrate export --dsn "$PGFLOW_DSN" --redact "$FILE"': Run(
+        at="core_0_16_0", says="0 rows of 9 tables, 0 queues"
+    ),
+    'pgflow-migrate replay --from "$FILE"': Run(at="core_0_16_0", exported=True, says="1 upgrades."),
     "PGFLOW_MIGRATE_TEST_SERVER=embedded:16 make tests": Run(
         says="1 passed",
         with_arguments="WORKERS=0 PYTEST_ARGS='tests/queue_identity/test_result.py -k second_upgrade'",
@@ -156,6 +162,9 @@ def test_documented_command_works(command: str, database_at: Callable[[str], str
     environment = {**os.environ, "PATH": os.pathsep.join(path)}
     if run.at:
         environment["PGFLOW_DSN"] = database_at(run.at)
+    environment["FILE"] = str(tmp_path / "production.export")
+    if run.exported:
+        export(environment["PGFLOW_DSN"], tmp_path / "production.export")
     if run.store:
         for name in ("STORE", "COPY"):
             environment[name] = str(tmp_path / f"{name}.db")
