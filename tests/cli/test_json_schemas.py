@@ -8,13 +8,16 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator, ValidationError
 
 from pgflow_migrate import resources
 from pgflow_migrate.cli import failures, main
 from pgflow_migrate.errors import Blocker, FenceError, LiveWorker, LiveWorkersError
+from pgflow_migrate.replay import render
+from pgflow_migrate.replay.matrix import Cell, Matrix
+from pgflow_migrate.replay.results import Outcome, Report, Result
 
-COMMANDS = ("audit", "upgrade", "verify", "status")
+COMMANDS = ("audit", "upgrade", "verify", "status", "replay")
 
 
 def _closed(schema: Any) -> Any:
@@ -55,7 +58,8 @@ def test_a_command_prints_its_schema_and_nothing_else(command: str, monkeypatch:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_failure_is_of_the_schema(command: str) -> None:
-    exit_code, document = _invoke(command, "--dsn", "host=127.0.0.1 port=1 user=x")
+    option = "--server" if command == "replay" else "--dsn"
+    exit_code, document = _invoke(command, option, "host=127.0.0.1 port=1 user=x")
     assert (exit_code, document["status"]) == (1, "failed")
 
 
@@ -115,3 +119,24 @@ def test_documents_of_an_upgrade_before_at_and_after_it_are_of_their_schemas(
 def test_what_holds_an_upgrade_up_is_of_its_schema(error: Any) -> None:
     document = failures._document(error, ())
     _validate("upgrade", json.loads(json.dumps(document)))
+
+
+def test_replays_of_every_kind_are_of_their_schema() -> None:
+    scenarios = tuple(
+        Result("0.16.0", outcome.name, outcome, ("why",), 0.5)
+        for outcome in (Outcome.AS_EXPECTED, Outcome.DIFFERS, Outcome.SKIPPED, Outcome.COULD_NOT_RUN)
+    )
+    databases = tuple(
+        Result("0.15.0", outcome.name, outcome, (), 0.5, ("noted",))
+        for outcome in (Outcome.UPGRADES, Outcome.BLOCKED)
+    )
+    reports = [Report("here", "sql", scenarios), Report("here", "extension", databases, of="database")]
+    cells = (
+        *(Cell("here", "sql", report) for report in reports),
+        Cell("there", "sql", None, "It is not installed."),
+        Cell("there", "extension", None, "It does not start.", failed=True),
+    )
+    for text in (*map(render.as_json, reports), render.grid_json(Matrix(cells))):
+        _validate("replay", json.loads(text))
+    with pytest.raises(ValidationError):
+        _validate("replay", {**json.loads(render.as_json(reports[0])), "more": 1})

@@ -10,6 +10,7 @@ import click
 
 from pgflow_migrate import resources
 from pgflow_migrate.cli import output
+from pgflow_migrate.cli.json_schema import json_schema_option
 from pgflow_migrate.cli.options import OneCallOption, format_option, given
 from pgflow_migrate.layout import plural
 
@@ -111,6 +112,7 @@ def _folders(ctx: click.Context) -> tuple[Path, ...]:
     help="With --matrix: a server, as for --server; may be repeated.  [default: each embedded one]",
 )
 @format_option("table", "json", "junit", "html")
+@json_schema_option
 @click.pass_context
 def replay(
     ctx: click.Context,

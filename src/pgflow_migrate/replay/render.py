@@ -14,6 +14,8 @@ from pgflow_migrate.layout import plural, show
 from pgflow_migrate.replay.matrix import Cell, Matrix
 from pgflow_migrate.replay.results import Outcome, Report
 
+_SCHEMA = "urn:pgflow-migrate:replay:1"
+
 _STYLES = {
     Outcome.AS_EXPECTED: "green",
     Outcome.DIFFERS: "bold red",
@@ -72,7 +74,7 @@ def summary(report: Report) -> str:
 
 def as_json(report: Report) -> str:
     """One JSON document."""
-    return json.dumps(document(report), indent=2, ensure_ascii=False)
+    return json.dumps({"schema": _SCHEMA, **document(report)}, indent=2, ensure_ascii=False)
 
 
 def document(report: Report) -> dict[str, Any]:
@@ -171,7 +173,12 @@ def grid_json(matrix: Matrix) -> str:
         }
         for cell in matrix.cells
     ]
-    whole = {"exit_code": matrix.exit_code, "releases": list(matrix.releases), "cells": cells}
+    whole = {
+        "schema": _SCHEMA,
+        "exit_code": matrix.exit_code,
+        "releases": list(matrix.releases),
+        "cells": cells,
+    }
     return json.dumps(whole, indent=2, ensure_ascii=False)
 
 
