@@ -648,7 +648,110 @@ _STORE = (
     ),
 )
 
-FAILURES = (*_ANY, *_CONNECTING, *_LOOKING, *_UPGRADING, *_WORKING, *_STORE)
+_COPYING = (
+    Failure(
+        "export",
+        "the file exists",
+        "… exists.",
+        2,
+        "export copy --dsn {old}",
+        files=(("copy", ""),),
+    ),
+    Failure("export", "the folder does not", "… cannot be written: …", 1, "export no/copy --dsn {old}"),
+    Failure(
+        "export", "no pgflow", "There is no schema pgflow in this database.", 1, "export copy --dsn {none}"
+    ),
+    Failure(
+        "export",
+        "rights on pgflow's tables are missing",
+        "Role … may not read pgflow.….",
+        1,
+        test="tests/export/test_export.py::test_pgflow_itself_must_be_readable",
+    ),
+    Failure(
+        "replay",
+        "--from a file of another kind",
+        "… is not an export of pgflow-migrate.",
+        1,
+        "replay --from copy",
+        files=(("copy", "PGDMP"),),
+    ),
+    Failure(
+        "replay",
+        "--from a file of a newer format",
+        "… has format …; this pgflow-migrate reads up to format ….",
+        1,
+        test="tests/replay/test_file.py::test_a_file_that_cannot_be_used_exits_1_before_a_server_is_asked",
+    ),
+    Failure(
+        "replay",
+        "--from a damaged file",
+        "… is damaged at line ….",
+        1,
+        test="tests/export/test_file.py::test_a_line_that_does_not_fit_is_damage",
+    ),
+    Failure(
+        "replay",
+        "--from a file that was cut off",
+        "… is cut off: it ends after line ….",
+        1,
+        test="tests/export/test_file.py::test_lines_that_are_missing_at_the_end_are_told_as_cut_off",
+    ),
+    Failure(
+        "replay",
+        "--from a file that was changed",
+        "… does not fit pgflow …: …",
+        1,
+        test="tests/export/test_round_trip.py::"
+        "test_a_file_that_was_changed_by_hand_is_refused_and_nothing_is_left",
+    ),
+    Failure(
+        "replay",
+        "--from a copy that is not a full one",
+        "… is not a full copy: the role that exported could not read everything.",
+        1,
+        test="tests/replay/test_file.py::test_a_copy_that_is_of_no_release_or_not_full_is_told",
+    ),
+    Failure(
+        "replay",
+        "--from a copy of no known release",
+        "… is of a database that matches no known release of pgflow; the closest is ….",
+        1,
+        test="tests/replay/test_file.py::test_a_copy_that_is_of_no_release_or_not_full_is_told",
+    ),
+    Failure(
+        "replay",
+        "--from a copy with findings",
+        GAP,
+        3,
+        test="tests/replay/test_file.py::test_a_database_with_findings_is_blocked_and_exits_3",
+        stdout=True,
+    ),
+    Failure(
+        "replay",
+        "--from with --release, --scenario or --fixtures",
+        "--from goes with neither --release, --scenario nor --fixtures.",
+        2,
+        "replay --from copy --release 0.16.0",
+        files=(("copy", ""),),
+    ),
+    Failure(
+        "replay",
+        "--matrix with --server",
+        "The servers of a --matrix are named with --on.",
+        2,
+        "replay --matrix --server embedded:18",
+    ),
+    Failure(
+        "replay",
+        "--on without --matrix",
+        "--on goes with --matrix; one server is named with --server.",
+        2,
+        "replay --on embedded:18",
+    ),
+)
+
+FAILURES = (*_ANY, *_CONNECTING, *_LOOKING, *_UPGRADING, *_WORKING, *_COPYING, *_STORE)
 
 
 def table() -> str:

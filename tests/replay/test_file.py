@@ -14,7 +14,8 @@ from click.testing import CliRunner, Result
 
 from pgflow_migrate import database, resources
 from pgflow_migrate.cli import main
-from pgflow_migrate.export import export
+from pgflow_migrate.export import Header, export
+from pgflow_migrate.export.file import Writer
 from pgflow_migrate.replay import digest
 from pgflow_migrate.replay.scenario import load
 from pgflow_migrate.replay.templates import Templates
@@ -99,6 +100,31 @@ def test_a_file_that_cannot_be_used_exits_1_before_a_server_is_asked(
     )
     assert result.exit_code == 1
     assert result.stderr.startswith(f"error: {tmp_path / 'file'}{told}")
+
+
+@pytest.mark.parametrize(
+    ("release", "unread", "told"),
+    [
+        (None, (), " is of a database that matches no known release of pgflow; the closest is 0.16.0."),
+        ("0.17.0", (), " is of release 0.17.0, which this pgflow-migrate does not know."),
+        (
+            "0.16.0",
+            ("pgmq.meta: grant",),
+            " is not a full copy: the role that exported could not read everything.",
+        ),
+    ],
+)
+def test_a_copy_that_is_of_no_release_or_not_full_is_told(
+    release: str | None, unread: tuple[str, ...], told: str, tmp_path: Path
+) -> None:
+    header = Header(release, "0.16.0", "18.1", None, "2026-01-01", False, "1", (), unread)
+    with Writer(tmp_path / "file", header) as writer:
+        writer.finish()
+    result = CliRunner().invoke(main, ["replay", "--from", str(tmp_path / "file")])
+    assert result.exit_code == 1
+    first, *rest = result.stderr.splitlines()
+    assert first == f"error: {tmp_path / 'file'}{told}"
+    assert [line.strip() for line in rest[:-1]] == list(unread)
 
 
 def test_a_damaged_file_exits_1_and_leaves_no_database(
