@@ -8,12 +8,15 @@ import stat
 import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 from click.testing import CliRunner, Result
+from jsonschema import Draft202012Validator
 from psycopg.conninfo import make_conninfo
 
+from pgflow_migrate import resources
 from pgflow_migrate.cli import main
 from pgflow_migrate.export import Copied, Reader, export
 from pgflow_migrate.replay import signature
@@ -82,6 +85,7 @@ def test_the_documented_grants_are_enough_and_the_file_is_its_owners_and_holds_n
     )
     assert (result.exit_code, result.stderr) == (0, "")
     document = json.loads(result.stdout)
+    validate(document)
     assert document["status"] == "exported"
     assert document["bytes"] == file.stat().st_size
     assert document["header"]["unread"] == document["header"]["left_out"] == []
@@ -97,6 +101,29 @@ def test_the_documented_grants_are_enough_and_the_file_is_its_owners_and_holds_n
     assert "4111 1111" in text
     for secret in (PASSWORD, "export_reader", "export_original", "private"):
         assert secret not in text
+
+
+def validate(document: object) -> None:
+    """What the published schema takes, without room for what it does not name."""
+
+    def closed(schema: Any) -> Any:
+        if isinstance(schema, list):
+            return [closed(item) for item in schema]
+        if not isinstance(schema, dict):
+            return schema
+        more = {"additionalProperties": False} if schema.get("type") == "object" else {}
+        return {**{key: closed(value) for key, value in schema.items()}, **more}
+
+    Draft202012Validator(closed(json.loads(resources.schema("export").read_text()))).validate(document)
+
+
+def test_the_schema_is_printed_and_takes_what_a_failure_prints(original: str, tmp_path: Path) -> None:
+    assert run("--json-schema").stdout == resources.schema("export").read_text()
+    (tmp_path / "file").write_text("mine")
+    for arguments, code in (([original], 2), (["host=127.0.0.1 port=1 user=x", "--force"], 1)):
+        result = run(str(tmp_path / "file"), "--format", "json", "--dsn", *arguments)
+        assert result.exit_code == code
+        validate(json.loads(result.stdout))
 
 
 def test_what_of_the_queues_may_not_be_read_is_told_and_makes_no_full_copy(

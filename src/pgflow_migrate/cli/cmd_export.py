@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pgflow_migrate.cli import output
+from pgflow_migrate.cli.json_schema import json_schema_option
 from pgflow_migrate.cli.options import OneCallOption, dsn_option, format_option
 from pgflow_migrate.layout import plural
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 )
 @click.option("--force", cls=OneCallOption, is_flag=True, help="Replace FILE if it exists.")
 @format_option("table", "json")
+@json_schema_option
 def export(file: Path, dsn: str | None, redacted: bool, force: bool, format_: str) -> None:
     """Copy pgflow's rows and its queues into a file, for replay --from; changes nothing.
 
@@ -81,6 +83,7 @@ def _progress() -> Iterator[Callable[[Copied], None]]:
 
 def _document(done: Exported) -> dict[str, object]:
     return {
+        "schema": "urn:pgflow-migrate:export:1",
         "status": "exported",
         "exit_code": 0,
         "file": str(done.path),
