@@ -18,9 +18,9 @@ from pgflow_migrate.releases import identify
 from pgflow_migrate.releases.chain import HEAD, REVISIONS
 from pgflow_migrate.upgrade import activity, ledger
 from pgflow_migrate.upgrade.activity import Queue
+from pgflow_migrate.upgrade.estimate import SECONDS_PER_MILLION
 
-SECONDS_PER_TASK = 10 / 1_000_000
-"""What docs/upgrade.md has measured: an order of magnitude, no promise."""
+_SECONDS_PER_TASK = SECONDS_PER_MILLION["upgrade"] / 1_000_000
 
 _PROBLEMS = {"absent": "there is no usable queue", "unreadable": "this role may not read it"}
 
@@ -172,7 +172,7 @@ def look(connection: psycopg.Connection[Any]) -> Outlook:
                 steps = tuple(
                     itertools.chain.from_iterable(_steps(connection, one, sizes, queues) for one in revisions)
                 )
-            seconds = sizes.tasks * SECONDS_PER_TASK if "queue_identity" in revisions else None
+            seconds = sizes.tasks * _SECONDS_PER_TASK if "queue_identity" in revisions else None
     except _UNREADABLE as error:
         unread = error.diag.message_primary or str(error)
     return Outlook(found.release, revisions, obstacle, steps, seconds, queues, unread)

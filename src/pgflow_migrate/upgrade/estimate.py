@@ -11,7 +11,7 @@ from pgflow_migrate import database
 
 Work = Literal["upgrade", "audit", "verify"]
 
-_SECONDS_PER_MILLION = {"upgrade": 10.0, "audit": 3.0, "verify": 5.0}  # of verify, tried with 300,000 tasks
+SECONDS_PER_MILLION = {"upgrade": 10.0, "audit": 3.0, "verify": 5.0}  # of verify, tried with 300,000 tasks
 _WORTH_IT = 1.0  # second; what is over before one has read it needs no estimate
 
 # Catalogues only, which nobody's lock on a table holds up.
@@ -44,5 +44,5 @@ def seconds(dsn: str, work: Work) -> float | None:
     # After queue identity an upgrade rewrites nothing, and an audit reads nothing.
     if not rows or (rows[0][1] and work != "verify"):
         return None
-    expected = float(rows[0][0]) / 1_000_000 * _SECONDS_PER_MILLION[work]
+    expected = float(rows[0][0]) / 1_000_000 * SECONDS_PER_MILLION[work]
     return expected if expected >= _WORTH_IT else None
