@@ -54,6 +54,7 @@ RUNS = {
     'pgflow-migrate upgrade --sql | psql "$PGFLOW_DSN" -X -v ON_ERROR_STOP=1': Run(
         at="core_0_16_0", says="COMMIT"
     ),
+    'eval "$(_PGFLOW_MIGRATE_COMPLETE=bash_source pgflow-migrate)"': Run(),
     "pgflow-migrate --version": Run(says="libpq"),
     'pgflow-migrate --log-format json upgrade --dsn "$PGFLOW_DSN" --dry-run': Run(
         at="core_0_16_0", says='"level": "info", "event": "Found 0.16.0 (recorded)."'
