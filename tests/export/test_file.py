@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
+import resource
+import signal
 from pathlib import Path
 
 import pytest
@@ -32,6 +35,16 @@ def read(path: Path) -> list[tuple[Section, list[Row]]]:
         found = [(section, list(rows)) for section, rows in reader.sections()]
         assert reader.header == HEADER
         return found
+
+
+def write(path: Path, rows: int) -> None:
+    """A file that gzip can hardly make smaller."""
+    with Writer(path, HEADER) as writer:
+        writer.begin(FLOWS)
+        for number in range(rows):
+            writer.row([hashlib.sha256(str(number).encode()).hexdigest(), None])
+        writer.end_section()
+        writer.finish()
 
 
 def lines(path: Path) -> list[bytes]:
@@ -116,3 +129,16 @@ def test_a_flipped_bit_anywhere_is_told_or_harmless(file: Path) -> None:
         except ExportFileError:
             told += 1
     assert told >= len(whole) - 10
+
+
+def test_a_full_disk_is_told_and_leaves_nothing(tmp_path: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            write(tmp_path / "file", 20_000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert list(tmp_path.iterdir()) == []

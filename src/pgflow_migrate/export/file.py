@@ -6,7 +6,9 @@ then a line that says that this is the end. A file that was cut off or damaged i
 
 from __future__ import annotations
 
+import contextlib
 import gzip
+import io
 import json
 import os
 import tempfile
@@ -14,12 +16,16 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
 
 from pgflow_migrate.errors import EXIT_USAGE, PgflowMigrateError
 from pgflow_migrate.export.document import FORMAT, VERSION, Header, Queue, Row, Section, Table
 
 _MAGIC = b"\x1f\x8b"
+_BUFFER = 1 << 16
+
+# Made once: json.dumps would make one for each row.
+_encode = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
 
 
 class ExportFileError(PgflowMigrateError):
@@ -60,7 +66,8 @@ class Writer:
         self._partial = Path(name)
         self._raw = os.fdopen(descriptor, "wb")
         # Without name and time: the same copy is the same file.
-        self._file = gzip.GzipFile("", "wb", compresslevel=6, fileobj=self._raw, mtime=0)
+        compressed = gzip.GzipFile("", "wb", compresslevel=6, fileobj=self._raw, mtime=0)
+        self._file = io.BufferedWriter(cast(io.RawIOBase, compressed), _BUFFER)
         self._sections = self._rows = 0
         self._line(header.to_json())
 
@@ -98,11 +105,14 @@ class Writer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
-        self._raw.close()
+        # Also what is still buffered, on a disk that is full perhaps: the file goes away all the same.
+        for file in (self._file, self._raw):
+            with contextlib.suppress(OSError, ValueError):
+                file.close()
         self._partial.unlink(missing_ok=True)
 
     def _line(self, value: Any) -> None:
-        self._file.write(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
+        self._file.write(_encode(value).encode() + b"\n")
 
     def _refuse_existing(self) -> None:
         if self._path.exists() and not self._force:
