@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import shlex
@@ -97,6 +98,30 @@ def test_the_test_that_provokes_it_is_there(row: Failure) -> None:
     path, _, name = row.test.partition("::")
     text = (failures_table.ROOT / path).read_text(encoding="utf-8")
     assert re.search(rf"^def {name}\(", text, re.MULTILINE), row.test
+
+
+def spoken() -> str:
+    """Every text in the sources, that of one literal or f-string together."""
+    found = []
+    for path in sorted((failures_table.ROOT / "src").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.JoinedStr):
+                parts = [part.value if isinstance(part, ast.Constant) else "…" for part in node.values]
+                found.append("".join(map(str, parts)))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.append(node.value)
+    return "\n".join(found)
+
+
+def test_what_another_test_provokes_is_still_said_so() -> None:
+    texts = spoken()
+    stale = {
+        row.says
+        for row in ELSEWHERE
+        for piece in row.says.split(failures_table.GAP)
+        if not row.stdout and len(piece) > 5 and piece not in texts
+    }
+    assert stale == set()
 
 
 def test_every_exit_code_is_in_the_table_and_every_class_has_one_of_them() -> None:
