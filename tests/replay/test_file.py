@@ -133,11 +133,12 @@ def test_a_damaged_file_exits_1_and_leaves_no_database(
     file = file_of("0.16.0/empty_flow")
     whole = file.read_bytes()
     before = databases(server)
-    for content in (whole[:-12], whole[:-6] + b"\0" + whole[-5:]):
-        file.write_bytes(content)
-        result = run(server, "--from", str(file))
-        assert result.exit_code == 1
-        assert result.stderr.splitlines()[-1] == "Copy it again, or export again."
+    file.write_bytes(
+        whole[:-6] + b"\0" + whole[-5:]
+    )  # all rows are there, the check sum says that they are wrong
+    result = run(server, "--from", str(file))
+    assert result.exit_code == 1
+    assert result.stderr.splitlines()[-1] == "Copy it again, or export again."
     assert databases(server) == before
 
 

@@ -12,6 +12,7 @@ from psycopg import sql
 
 from pgflow_migrate import database, reading
 from pgflow_migrate.audit.run import snapshot
+from pgflow_migrate.errors import PgflowMigrateError
 from pgflow_migrate.export import inventory, redact
 from pgflow_migrate.export.document import Header, Queue, Section
 from pgflow_migrate.export.file import Writer, cannot_write, exists
@@ -78,7 +79,7 @@ def export(
     Raises:
         ExportExistsError: there is such a file, and it may not be replaced.
         PgflowMigrateError: no connection, no pgflow, rights on pgflow's tables that are missing, the server
-            ended the copy, or the file cannot be written. There is no new file then.
+            ended the copy, a value is no UTF-8, or the file cannot be written. There is no new file then.
     """
     if path.exists() and not force:  # before anything is read
         raise exists(path)
@@ -93,6 +94,11 @@ def export(
             return _write(connection, found, path, force, on_copied)
         except OSError as error:
             raise cannot_write(path, error) from error
+        except psycopg.errors.CharacterNotInRepertoire as error:
+            raise PgflowMigrateError(
+                "A value of this database is not UTF-8, which only one in SQL_ASCII can hold.",
+                "Find it, and correct it: a JSON reader would refuse it, too.",
+            ) from error
 
 
 def _write(
