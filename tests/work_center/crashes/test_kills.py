@@ -53,7 +53,7 @@ def _mode(path: Path, mode: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize(("mode", "each"), [("delete", 1), ("wal", 7)])
+@pytest.mark.parametrize(("mode", "each"), [("delete", 1), ("wal", 3)])
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
 def test_killed_before_any_statement_a_step_is_whole_or_not_at_all(
     tmp_path: Path, stores_at: At, monkeypatch: pytest.MonkeyPatch, step: Step, mode: str, each: int

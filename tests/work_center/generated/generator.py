@@ -342,6 +342,8 @@ def _before(
             here += _ledger(draw, number)
         elif kind == "schema":
             here += _subset(draw, _LATER_SCHEMA)
+    if draw(st.booleans()):
+        befalls.setdefault(32, []).extend(_older_turns(draw, items, actions, runs, 32))
     return {number: tuple(statements) for number, statements in befalls.items()}
 
 
