@@ -243,5 +243,7 @@ def _file_player(file: Path, baseline_sql: Path | None) -> Player:
 def _told(cell: Cell) -> None:
     from pgflow_migrate.replay import render
 
-    told = cell.reason if cell.report is None else render.summary(cell.report)
-    output.echo(f"{cell.server}, PGMQ as {cell.pgmq}: {told}", err=True)
+    if cell.report is not None:
+        output.echo(render.summary(cell.report), err=True)
+    else:
+        output.echo(f"{cell.server}, PGMQ as {cell.pgmq}: {cell.reason}", err=True)
