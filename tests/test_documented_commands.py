@@ -105,11 +105,11 @@ RUNS = {
         at="dirty_runs", says="downgrade dirty_runs -> queue_identity"
     ),
     "make benchmark": Run(
-        says="pgflow-migrate upgrade", with_arguments="BENCHMARK_ARGS='--tasks 2000 --flows 5 --messages 500'"
+        says="pgflow-migrate upgrade", with_arguments="BENCHMARK_ARGS='--tasks 500 --flows 3 --messages 100'"
     ),
     "make benchmark-claims": Run(
-        says="against its own history",
-        with_arguments="BENCHMARK_ARGS='--runs 40 --slices 2 --history 200 --small-history 100'",
+        says="against queue identity",
+        with_arguments="BENCHMARK_ARGS='--runs 20 --slices 2 --against \"queue identity\"'",
     ),
     "make benchmark-work-center": Run(
         says="times the processor time",

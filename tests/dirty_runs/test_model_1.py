@@ -89,7 +89,7 @@ def test_the_database_does_what_the_model_does_whatever_is_called(dsn: str) -> N
             Protocol,
             settings=settings(
                 max_examples=EXAMPLES,
-                stateful_step_count=12,
+                stateful_step_count=9,
                 derandomize=True,
                 database=None,
                 deadline=None,

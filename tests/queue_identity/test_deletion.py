@@ -15,7 +15,7 @@ Connection = psycopg.Connection[dict[str, Any]]
 Snapshot = Callable[[Connection], dict[str, Any]]
 Refused = Callable[..., psycopg.errors.Diagnostic]
 
-REVISIONS = ("queue_identity", "dirty_runs")
+REVISIONS = ("dirty_runs",)
 DELETE = "select pgflow.delete_flow_and_data('orders')"
 TABLES = ("step_tasks", "step_states", "runs", "deps", "steps", "flows")
 OTHERS = 'queue "billing" is used by flow "Billing", too'

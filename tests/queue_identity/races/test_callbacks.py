@@ -10,7 +10,7 @@ import pytest
 if TYPE_CHECKING:
     from tests.queue_identity.races.conftest import Call, Race, Session
 
-REVISIONS = ("queue_identity", "dirty_runs")
+REVISIONS = ("dirty_runs",)
 OTHER_WORKER = UUID("22222222-2222-2222-2222-222222222222")
 
 

@@ -9,7 +9,7 @@ import pytest
 if TYPE_CHECKING:
     from tests.queue_identity.races.conftest import Call, Race
 
-REVISIONS = ("queue_identity", "dirty_runs")
+REVISIONS = ("dirty_runs",)
 COMPILED = ["flow orders", "queue orders", "step pack in orders", "table a_orders", "table q_orders"]
 VARIANT = ["flow Orders", "queue orders", "step pack in orders", "table a_orders", "table q_orders"]
 ALIAS = 'duplicate key value violates unique constraint "flows_slug_case_insensitive_key"'

@@ -8,7 +8,7 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-  -- Faster than return exists (…), and every call of protocol 1 asks.
+  -- Faster than return exists (select ...), and every call of protocol 1 asks.
   perform from pgflow.run_work work where work.run_id = p_run_id;
   return found;
 end;
