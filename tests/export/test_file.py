@@ -65,7 +65,11 @@ def test_the_same_rows_make_the_same_file(file: Path, tmp_path: Path) -> None:
     assert (tmp_path / "other").read_bytes() == file.read_bytes()
 
 
-@pytest.mark.parametrize("content", [b"", b"PGDMP", gzip.compress(b"hello"), gzip.compress(b'{"a": 1}\n')])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"PGDMP", gzip.compress(b"hello", mtime=0), gzip.compress(b'{"a": 1}\n', mtime=0)],
+    ids=["empty", "a dump", "a text", "other lines"],
+)
 def test_a_foreign_file_is_told(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "dump").write_bytes(content)
     with pytest.raises(ExportFileError) as caught:

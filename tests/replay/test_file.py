@@ -86,7 +86,7 @@ def test_a_database_with_findings_is_blocked_and_exits_3(
     [
         (b"PGDMP", " is not an export of pgflow-migrate."),
         (
-            gzip.compress(b'{"format": "pgflow-migrate export", "version": 9}'),
+            gzip.compress(b'{"format": "pgflow-migrate export", "version": 9}', mtime=0),
             " has format 9; this pgflow-migrate reads up to format 1.",
         ),
     ],
