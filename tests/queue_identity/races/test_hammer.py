@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tests.queue_identity.races.conftest import Race, Session
 
 SEED = int(os.environ.get("PGFLOW_MIGRATE_TEST_SEED", "650"))
-ROUNDS = 300
+ROUNDS = 200
 FLOWS = ("alpha", "beta")
 WORKERS = [UUID(int=number) for number in (1, 2, 3)]
 LOCAL = "set app.settings.jwt_secret = 'super-secret-jwt-token-with-at-least-32-characters-long'"

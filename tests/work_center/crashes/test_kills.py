@@ -53,8 +53,13 @@ def _mode(path: Path, mode: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize(("mode", "each"), [("delete", 1), ("wal", 3)])
-@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
+# In WAL mode the steps that change most rows, and the one that builds a table anew.
+KILLED = [(step, "delete", 1) for step in STEPS] + [
+    (step, "wal", 3) for step in STEPS if step.number in (28, 30, 32)
+]
+
+
+@pytest.mark.parametrize(("step", "mode", "each"), KILLED, ids=lambda value: getattr(value, "name", value))
 def test_killed_before_any_statement_a_step_is_whole_or_not_at_all(
     tmp_path: Path, stores_at: At, monkeypatch: pytest.MonkeyPatch, step: Step, mode: str, each: int
 ) -> None:
