@@ -255,6 +255,40 @@ def test_rows_that_are_hidden_from_their_owner_are_no_rows_of_protocol_1(
     assert session.everything() == before
 
 
+def test_a_work_row_that_is_hidden_from_its_owner_makes_no_run_of_protocol_1(
+    upgraded: Upgraded, late: str
+) -> None:
+    """FORCE ROW LEVEL SECURITY on the work rows: whoever asks for the protocol of a run is refused."""
+    session = upgraded.session
+    run = session.started()
+    before = session.everything()
+    asking = (
+        "_speaks_protocol_2",
+        "_require_protocol_1",
+        "_flow_speaks_protocol_2",
+        "_v2_guard_run",
+        "_v2_guard_task",
+    )
+    for call in (
+        f"select pgflow.complete_task('{run}', 'a', 0, '1')",
+        f"select pgflow.fail_task('{run}', 'a', 0, 'no')",
+        f"select pgflow._require_protocol_1('{run}')",
+        "select pgflow._flow_speaks_protocol_2('demo')",
+        f"update pgflow.runs set input = '2' where run_id = '{run}'",
+        f"update pgflow.step_tasks set message_id = 0 where run_id = '{run}'",
+    ):
+        with session.connection.transaction(force_rollback=True):
+            session.execute(
+                f"alter table pgflow.run_work owner to {DEPLOYER};"
+                "alter table pgflow.run_work force row level security;"
+                f"grant create on schema pgflow to {DEPLOYER};"
+                + "".join(f"alter function pgflow.{name} owner to {DEPLOYER};" for name in asking)
+            )
+            with pytest.raises(InsufficientPrivilege, match='policy for table "run_work"'):
+                session.execute(call)
+    assert session.everything() == before
+
+
 BAIT = """
   create type pg_temp.bait as (x text);
   create function pg_temp.taken(pg_temp.bait) returns {type} language plpgsql

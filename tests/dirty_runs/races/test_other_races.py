@@ -129,6 +129,29 @@ def test_a_callback_of_protocol_1_for_a_run_that_begins_meanwhile_changes_nothin
         assert meeting.watcher.state(run, "a")["status"] == "started"
 
 
+@pytest.mark.parametrize("call", ["complete_task(%s, 'a', 0, '1')", "fail_task(%s, 'a', 0, 'no')"])
+def test_nor_does_one_for_a_run_whose_id_is_used_again_meanwhile(meeting: Meeting, call: str) -> None:
+    """It has seen a run of protocol 1; when it has the lock, the run of that id is another."""
+    flow, run = meeting.new_flow(), uuid4()
+    start_v1(meeting.watcher, flow, run)
+
+    def start_again_and_claim(one: Session) -> UUID:
+        one.execute("lock table pgflow.runs in exclusive mode")
+        for table in ("step_tasks", "step_states", "runs"):
+            one.execute(f"delete from pgflow.{table} where run_id = %s", run)
+        one.start(flow, run=run)
+        return one.claimed(run, "a")
+
+    token, refused = meeting.meet(
+        start_again_and_claim,
+        lambda two: sqlstate(lambda: two.rows(f"select task_index from pgflow.{call}", run)),
+        commit=True,
+    )
+    assert refused == "PF005"
+    task = meeting.watcher.task(run, "a")
+    assert (task["status"], task["current_claim_id"], task["error_message"]) == ("started", token, None)
+
+
 BECOME_2 = "insert into pgflow.run_work (run_id, flow_slug, definition_sha256) values (%s, %s, sha256('any'))"
 
 

@@ -7,7 +7,7 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
   run pgflow.runs;
-  was_there boolean;
+  seen_at timestamptz;
   state pgflow.step_states;
   task pgflow.step_tasks;
   max_attempts integer;
@@ -19,7 +19,7 @@ begin
   begin
     -- Cheap way out before any lock; looked at again below, under the locks.
     select r.* into run from pgflow.runs r where r.run_id = fail_task.run_id;
-    was_there := found;
+    seen_at := run.started_at;
     if pgflow._speaks_protocol_2(fail_task.run_id) then
       perform pgflow._require_protocol_1(fail_task.run_id);
     end if;
@@ -34,8 +34,8 @@ begin
     where s.run_id = fail_task.run_id and s.step_slug = fail_task.step_slug
     for update;
     exit callback when state.run_id is null;
-    -- A run that has begun since the first look may be of either protocol.
-    if not was_there then
+    -- A run that has begun since the first look, under a new id or one that is used again, may be of either protocol.
+    if run.started_at is distinct from seen_at then
       perform pgflow._require_protocol_1(fail_task.run_id);
     end if;
 
