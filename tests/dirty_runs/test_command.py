@@ -83,12 +83,17 @@ def test_the_inventory_says_what_a_database_has(demo: Session, dsn: str) -> None
     ]
     demo.execute("drop function pgflow.recover_task_v2")
     demo.execute("alter table pgflow.runs disable trigger protocol_2_identity")
+    demo.execute("alter table pgflow.step_tasks enable replica trigger protocol_2_address")
     result = invoke("inventory", "--dsn", dsn, "--format", "json")
     assert result.exit_code == EXIT_BLOCKED
     missing = [entry["name"] for entry in document(result) if entry["installed"] is False]
-    assert [name.partition("(")[0] for name in missing] == ["protocol_2_identity on runs", "recover_task_v2"]
+    assert [name.partition("(")[0] for name in missing] == [
+        "protocol_2_identity on runs",
+        "protocol_2_address on step_tasks",
+        "recover_task_v2",
+    ]
     result = invoke("inventory", "--dsn", dsn)
-    assert (result.exit_code, result.stdout.count("  installed  no\n")) == (EXIT_BLOCKED, 2)
+    assert (result.exit_code, result.stdout.count("  installed  no\n")) == (EXIT_BLOCKED, 3)
 
 
 def test_status_shows_what_waits_the_worst_first(demo: Session, dsn: str) -> None:

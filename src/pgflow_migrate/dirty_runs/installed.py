@@ -16,11 +16,12 @@ from pgflow_migrate.dirty_runs.status import refuse_without_protocol
 FUNCTIONS: tuple[Kind, ...] = ("entry point", "helper", "v2 entry", "v2 internal")
 
 _FUNCTION = "select to_regprocedure('pgflow.' || %s) is not null"
-# A trigger that is switched off guards nothing; an action of a foreign key goes by its constraint.
+# A trigger that is switched off, or on in replicas alone, guards nothing; an action of a foreign key goes by
+# its constraint.
 _TRIGGER = """
 select exists (
   select from pg_trigger t
-  where t.tgname = %(name)s and t.tgrelid = to_regclass('pgflow.' || %(table)s) and t.tgenabled <> 'D'
+  where t.tgname = %(name)s and t.tgrelid = to_regclass('pgflow.' || %(table)s) and t.tgenabled in ('O', 'A')
 ) or exists (
   select from pg_constraint c
   where c.conname = %(name)s and c.conrelid = to_regclass('pgflow.' || %(table)s)
