@@ -12,11 +12,17 @@ from psycopg.rows import dict_row
 
 from pgflow_migrate.replay.templates import Templates
 from pgflow_migrate.servers import Server, open_server
+from tests import in_memory
 
 Row = dict[str, object]
 Connection = psycopg.Connection[dict[str, object]]
 
 _numbers = itertools.count(1)
+
+
+def pytest_configure() -> None:
+    """Before any server starts, and before pytest-xdist starts its processes."""
+    in_memory.use_it()
 
 
 @pytest.fixture(scope="session")
