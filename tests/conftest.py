@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 import psycopg
 import pytest
 from psycopg.rows import dict_row
+from tests import in_memory
 
 from pgflow_migrate.replay.templates import Templates
 from pgflow_migrate.servers import Server, open_server
-from tests import in_memory
 
 Row = dict[str, object]
 Connection = psycopg.Connection[dict[str, object]]
