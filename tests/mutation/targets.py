@@ -1,0 +1,130 @@
+"""What is mutated, and which tests ought to notice.
+
+Tests that compare texts (the catalogue's snapshots, the composed audit, checksums) are left out: they notice
+every change, whatever it does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Target:
+    """Files and their tests.
+
+    Attributes:
+        files: from the top of the checkout.
+        tests: what pytest is given, the quickest first.
+        sample: how many mutants are tried; 0 is all.
+    """
+
+    files: tuple[str, ...]
+    tests: tuple[str, ...]
+    sample: int = 0
+
+
+_SRC = "src/pgflow_migrate"
+_QUEUES = "alembic/sql/queue_identity"
+_DIRTY = "alembic/sql/dirty_runs"
+
+TARGETS: dict[str, Target] = {
+    "canonical_json": Target(
+        (f"{_SRC}/canonical_json.py",),
+        ("tests/dirty_runs/test_canonical_json.py",),
+    ),
+    "reporter": Target(
+        tuple(f"{_SRC}/dirty_runs/{name}.py" for name in ("reporter", "outcomes")),
+        ("tests/dirty_runs/test_reporter.py",),
+    ),
+    "slugs": Target((f"{_SRC}/slugs.py",), ("tests/test_slugs.py",)),
+    "slugs-sql": Target(
+        (f"{_QUEUES}/functions/is_valid_slug.sql", f"{_QUEUES}/slug_rules.sql"),
+        ("tests/test_slugs.py",),
+    ),
+    "failures": Target(
+        (f"{_SRC}/upgrade/failures.py",),
+        (
+            "tests/upgrade/test_rights.py",
+            "tests/upgrade/test_live_workers.py",
+            "tests/upgrade/test_waiting.py",
+            "tests/upgrade/test_run.py",
+            "tests/verify/test_last_look.py",
+        ),
+    ),
+    "connections": Target(
+        (f"{_SRC}/connection_errors.py",),
+        ("tests/test_database.py",),
+    ),
+    "fence": Target(
+        (f"{_SRC}/upgrade/session.py",),
+        ("tests/upgrade/test_run.py", "tests/upgrade/test_waiting.py", "tests/upgrade/test_standby.py"),
+    ),
+    "fence-sql": Target((f"{_QUEUES}/fence.sql",), ("tests/queue_identity/test_fence.py",)),
+    "classification-sql": Target(
+        (
+            f"{_QUEUES}/functions/_message_fault.sql",
+            f"{_DIRTY}/functions/_judge_messages.sql",
+        ),
+        (
+            "tests/core/runtime/test_claim_refusals.py",
+            "tests/core/runtime/test_claim_bodies.py",
+            "tests/core/runtime/test_claim_tasks.py",
+        ),
+    ),
+    "queues-sql": Target(
+        (f"{_QUEUES}/functions/_queue_faults.sql", f"{_DIRTY}/functions/_v2_route_faults.sql"),
+        ("tests/dirty_runs/isolation/test_envelope.py", "tests/queue_identity/test_provisioning.py"),
+    ),
+    "protocols-sql": Target(
+        tuple(
+            f"{_DIRTY}/functions/{name}.sql"
+            for name in (
+                "_speaks_protocol_2",
+                "_flow_speaks_protocol_2",
+                "_require_protocol_1",
+                "_v2_bounded_error",
+            )
+        ),
+        (
+            "tests/dirty_runs/isolation/test_completion.py",
+            "tests/dirty_runs/isolation/test_deletion.py",
+            "tests/dirty_runs/isolation/test_recovery.py",
+            "tests/dirty_runs/test_limits.py",
+        ),
+    ),
+    "audit-sql": Target(
+        (f"{_QUEUES}/preflight_findings.sql",),
+        (
+            "tests/audit/test_each_code_alone.py",
+            "tests/audit/test_slugs.py",
+            "tests/audit/test_tasks.py",
+            "tests/audit/test_messages.py",
+            "tests/audit/test_queue_objects.py",
+            "tests/audit/test_release.py",
+            "tests/audit/test_renaming.py",
+            "tests/audit/test_privileges.py",
+        ),
+        sample=120,
+    ),
+    "audit": Target(
+        (
+            *(f"{_SRC}/audit/{name}.py" for name in ("codes", "findings", "refusal", "run", "script")),
+            f"{_SRC}/audit/outlook.py",
+            f"{_SRC}/audit/render/words.py",
+            f"{_SRC}/audit/render/page.py",
+        ),
+        (
+            "tests/audit/test_render.py",
+            "tests/audit/test_page.py",
+            "tests/audit/test_outlook.py",
+            "tests/audit/test_read_only.py",
+            "tests/audit/test_script.py",
+        ),
+        sample=100,
+    ),
+    "releases": Target(
+        tuple(f"{_SRC}/releases/{name}.py" for name in ("comparison", "identify")),
+        ("tests/releases/test_catalogue_comparison.py", "tests/upgrade/test_adoption.py"),
+    ),
+}
