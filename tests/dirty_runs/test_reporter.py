@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 import time
 from collections.abc import Callable
+from typing import Any, ClassVar
 from uuid import UUID
 
 import psycopg
@@ -28,6 +30,7 @@ from pgflow_migrate.dirty_runs.outcomes import (
 from pgflow_migrate.dirty_runs.reporter import Report
 
 PATIENCE = 30.0
+FIRST_DELAY = reporter.FIRST_DELAY
 
 
 @pytest.fixture(autouse=True)
@@ -69,6 +72,47 @@ def test_the_bounds_are_the_contracts() -> None:
     assert found == Unconfirmed("attempts", 5, in_flight=False, last_error="no")
     assert len(calls) == 5
     assert Report.__init__.__kwdefaults__ == {"attempts": 5, "seconds": 10}
+
+
+class Watched(queue.SimpleQueue[Any]):
+    """Remembers how long it was waited on."""
+
+    waits: ClassVar[list[float]] = []
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        self.waits.append(-1.0 if timeout is None else timeout)
+        return super().get(block, timeout)
+
+
+def failing(_claim: UUID, _outcome: Outcome) -> Answer:
+    raise psycopg.OperationalError("no")
+
+
+def test_the_delays_between_attempts_double_from_a_quarter_of_a_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Watched, "waits", [])
+    monkeypatch.setattr(queue, "SimpleQueue", Watched)
+    assert FIRST_DELAY == 0.25
+    assert Report(token(), Outcome.succeeded(1), failing, seconds=PATIENCE).submit() == Unconfirmed(
+        "attempts", 5, in_flight=False, last_error="no"
+    )
+    assert Watched.waits[1::2] == [0.001, 0.002, 0.004, 0.008]
+    # Attempts are waited for until the deadline, all of them together.
+    attempts = Watched.waits[::2]
+    assert len(attempts) == 5
+    assert PATIENCE >= attempts[0] > attempts[-1] > 0
+    assert sorted(attempts, reverse=True) == attempts
+
+
+def test_a_deadline_between_attempts_ends_the_round_with_nothing_in_flight(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reporter, "FIRST_DELAY", PATIENCE)
+    began = time.monotonic()
+    report = Report(token(), Outcome.succeeded(1), failing, seconds=0.1)
+    assert report.submit() == Unconfirmed("deadline", 1, in_flight=False, last_error="no")
+    assert 0.1 <= time.monotonic() - began < PATIENCE / 2
 
 
 def test_a_report_that_never_settles_is_unconfirmed_at_the_deadline_and_heard_when_it_does(

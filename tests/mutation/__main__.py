@@ -20,7 +20,7 @@ from pgflow_migrate import resources
 
 SEED = 8
 # A mutant may be this much slower than the tests without it, and this many seconds more, before it is ended.
-SLOWER, MORE = 3.0, 10.0
+SLOWER, MORE = 2.0, 10.0
 
 
 def main() -> int:

@@ -9,6 +9,7 @@ import contextlib
 import importlib
 import json
 import os
+import resource
 import signal
 import sys
 import time
@@ -23,6 +24,7 @@ _NEEDED = (
 )  # fmt: skip
 
 
+_MEMORY = 4 * 2**30
 # Hypothesis is loaded here, before pytest could rewrite it.
 _NO_WARNING = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
 
@@ -72,6 +74,7 @@ def _be_the_child(order: dict[str, Any], log: Path) -> None:
         nothing = os.open(os.devnull, os.O_RDONLY)
         for source, target in ((nothing, 0), (out, 1), (out, 2)):
             os.dup2(source, target)
+        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))  # a mutant may grow without end
         # A mutant may be as long as the file that it takes the place of, and as old to the second.
         sys.dont_write_bytecode = not order["warm"]
         _use_the_server(order["server"], order["templates"])

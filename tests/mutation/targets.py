@@ -27,15 +27,16 @@ class Target:
 _SRC = "src/pgflow_migrate"
 _QUEUES = "alembic/sql/queue_identity"
 _DIRTY = "alembic/sql/dirty_runs"
+_FROZEN = "tests/test_dataclasses.py"
 
 TARGETS: dict[str, Target] = {
     "canonical_json": Target(
         (f"{_SRC}/canonical_json.py",),
-        ("tests/dirty_runs/test_canonical_json.py",),
+        (_FROZEN, "tests/dirty_runs/test_canonical_json.py"),
     ),
     "reporter": Target(
         tuple(f"{_SRC}/dirty_runs/{name}.py" for name in ("reporter", "outcomes")),
-        ("tests/dirty_runs/test_reporter.py",),
+        (_FROZEN, "tests/dirty_runs/test_reporter.py"),
     ),
     "slugs": Target((f"{_SRC}/slugs.py",), ("tests/test_slugs.py",)),
     "slugs-sql": Target(
@@ -54,11 +55,16 @@ TARGETS: dict[str, Target] = {
     ),
     "connections": Target(
         (f"{_SRC}/connection_errors.py",),
-        ("tests/test_database.py",),
+        (_FROZEN, "tests/test_database.py"),
     ),
     "fence": Target(
         (f"{_SRC}/upgrade/session.py",),
-        ("tests/upgrade/test_run.py", "tests/upgrade/test_waiting.py", "tests/upgrade/test_standby.py"),
+        (
+            _FROZEN,
+            "tests/upgrade/test_run.py",
+            "tests/upgrade/test_waiting.py",
+            "tests/upgrade/test_standby.py",
+        ),
     ),
     "fence-sql": Target((f"{_QUEUES}/fence.sql",), ("tests/queue_identity/test_fence.py",)),
     "classification-sql": Target(
@@ -115,6 +121,7 @@ TARGETS: dict[str, Target] = {
             f"{_SRC}/audit/render/page.py",
         ),
         (
+            _FROZEN,
             "tests/audit/test_render.py",
             "tests/audit/test_page.py",
             "tests/audit/test_outlook.py",
@@ -125,6 +132,6 @@ TARGETS: dict[str, Target] = {
     ),
     "releases": Target(
         tuple(f"{_SRC}/releases/{name}.py" for name in ("comparison", "identify")),
-        ("tests/releases/test_catalogue_comparison.py", "tests/upgrade/test_adoption.py"),
+        (_FROZEN, "tests/releases/test_catalogue_comparison.py", "tests/upgrade/test_adoption.py"),
     ),
 }

@@ -6,7 +6,6 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from uuid import UUID
 
 from pgflow_migrate.dirty_runs.limits import limit
@@ -19,12 +18,8 @@ FIRST_DELAY = 0.25
 """Seconds between the first failed attempt and the second; doubled with each further one."""
 
 
-@dataclass(frozen=True)
-class _Ended:
-    """An attempt has ended."""
-
-    number: int
-    result: Answer | Exception
+# What attempts of a round have come to; None is for a look at what has happened meanwhile.
+_Ended = queue.SimpleQueue[Answer | Exception | None]
 
 
 class Report:
@@ -57,8 +52,7 @@ class Report:
         self._attempts = attempts
         self._seconds = seconds
         self._lock = threading.Lock()
-        self._begun = 0
-        self._round: queue.SimpleQueue[_Ended | None] | None = None
+        self._round: _Ended | None = None
         self._answer: Answer | None = None
         self._shut_down = False
         self._late: list[Answer | Exception] = []
@@ -89,7 +83,7 @@ class Report:
             The database's answer, which is never asked for again; or :class:`Unconfirmed`.
         """
         end = time.monotonic() + self._seconds
-        ended: queue.SimpleQueue[_Ended | None] = queue.SimpleQueue()
+        ended: _Ended = queue.SimpleQueue()
         with self._lock:
             if self._answer is not None:
                 return self._answer
@@ -107,7 +101,7 @@ class Report:
         answer = self.answer
         return found if answer is None else answer
 
-    def _rounds(self, ended: queue.SimpleQueue[_Ended | None], end: float) -> Answer | Unconfirmed:
+    def _rounds(self, ended: _Ended, end: float) -> Answer | Unconfirmed:
         error: str | None = None
         for number in range(1, self._attempts + 1):
             self._begin(ended)
@@ -117,11 +111,11 @@ class Report:
                 return Unconfirmed("deadline", number, in_flight=True, last_error=error)
             if one is None:
                 return Unconfirmed("shutdown", number, in_flight=True, last_error=error)
-            if not isinstance(one.result, Exception):
+            if not isinstance(one, Exception):
                 with self._lock:
-                    self._answer = one.result
-                return one.result
-            error = describe(one.result)
+                    self._answer = one
+                return one
+            error = describe(one)
             if number == self._attempts:
                 return Unconfirmed("attempts", number, in_flight=False, last_error=error)
 
@@ -135,18 +129,17 @@ class Report:
                     return Unconfirmed("deadline", number, in_flight=False, last_error=error)
         raise AssertionError("a round has at least one attempt")
 
-    def _begin(self, ended: queue.SimpleQueue[_Ended | None]) -> None:
-        self._begun += 1
+    def _begin(self, ended: _Ended) -> None:
         attempt = threading.Thread(
-            target=self._attempt, args=(self._begun, ended), name=f"report-{self.token}", daemon=True
+            target=self._attempt, args=(ended,), name=f"report-{self.token}", daemon=True
         )
         try:
             attempt.start()
         except RuntimeError as error:
             # No thread to be had, now or because the process ends: an attempt that failed.
-            ended.put(_Ended(self._begun, error))
+            ended.put(error)
 
-    def _attempt(self, number: int, ended: queue.SimpleQueue[_Ended | None]) -> None:
+    def _attempt(self, ended: _Ended) -> None:
         result: Answer | Exception
         try:
             result = self._send(self.token, self.outcome)
@@ -154,17 +147,17 @@ class Report:
             result = error
         with self._lock:
             if self._round is ended:
-                ended.put(_Ended(number, result))
+                ended.put(result)
             else:
-                self._hear_late(_Ended(number, result))
+                self._hear_late(result)
 
-    def _hear_late(self, one: _Ended | None) -> None:
+    def _hear_late(self, result: Answer | Exception | None) -> None:
         """Under the lock. What was sent is the same, so a late answer is as good as an early one."""
-        if one is None:
+        if result is None:
             return
-        self._late.append(one.result)
-        if self._answer is None and not isinstance(one.result, Exception):
-            self._answer = one.result
+        self._late.append(result)
+        if self._answer is None and not isinstance(result, Exception):
+            self._answer = result
             if self._round is not None:
                 # Of an earlier round: this one has nothing left to ask.
                 self._round.put(None)
