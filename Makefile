@@ -15,7 +15,7 @@ INSTALL_THIS := $(INSTALL) --no-deps --no-build-isolation --editable .
 RANGES_ARGS ?= tests/audit tests/cli tests/dirty_runs tests/export tests/hosted tests/prune_helper tests/releases \
   tests/replay tests/servers tests/upgrade tests/verify tests/work_center tests/worker $(wildcard tests/test_*.py)
 
-.PHONY: demo test lint types tests faults traffic benchmark benchmark-claims benchmark-work-center snapshot audits picture contract evidence mutants \
+.PHONY: demo test lint types tests faults traffic benchmark benchmark-claims benchmark-work-center snapshot audits picture contract api evidence mutants \
   lock test-lowest test-newest package clean
 
 demo: .venv/.embedded
@@ -60,6 +60,9 @@ picture: .venv/.dev
 contract: .venv/.dev
 	$(BIN)/pgflow-migrate dirty-runs contract > docs/dirty-runs.md
 
+api: .venv/.dev
+	$(BIN)/python -m tests.reference
+
 evidence: .venv/.dev
 	$(BIN)/python -m tests.dirty_runs.evidence $(EVIDENCE_ARGS)
 
@@ -79,7 +82,7 @@ mutants: .venv/.mutants
 	$(BIN)/python -m pip check
 	touch $@ .venv/.embedded
 
-.venv/.mutation: .venv/.dev requirements/mutation.txt
+.venv/.mutants: .venv/.dev requirements/mutation.txt
 	$(BIN)/python $(INSTALL) --no-deps --require-hashes --requirement requirements/mutation.txt
 	touch $@
 
