@@ -57,9 +57,9 @@ def _try(ground: Ground, name: str, target: Target, sample: int, seed: int) -> i
     if 0 < sample < len(everything):
         kept = set(random.Random(seed).sample(range(len(everything)), sample))  # noqa: S311
         tried = [mutant for number, mutant in enumerate(everything) if number in kept]
-    ground.run(target.tests, warm=True)
+    ground.run(target.arguments, warm=True)
     ground.sweep()
-    sound = ground.run(target.tests)
+    sound = ground.run(target.arguments)
     if sound.status != 0:
         raise RuntimeError(f"{name}: the tests fail without any mutant: {sound.log}")
     print(f"{name}: {len(tried)} of {len(everything)} mutants, {sound.seconds:.1f} s without one", flush=True)
@@ -88,7 +88,7 @@ def _outcome(ground: Ground, mutant: Mutant, target: Target, timeout: float) -> 
             built = ground.build(since=mutant.path.split("/")[2])
             if built.status:
                 return "invalid"
-        run = ground.run(target.tests, timeout)
+        run = ground.run(target.arguments, timeout)
     ground.sweep()
     if run.status is None:
         return "timeout"

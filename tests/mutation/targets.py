@@ -16,12 +16,19 @@ class Target:
     Attributes:
         files: from the top of the checkout.
         tests: what pytest is given, the quickest first.
+        select: which of these tests, as pytest's -k; all of them when empty.
         sample: how many mutants are tried; 0 is all.
     """
 
     files: tuple[str, ...]
     tests: tuple[str, ...]
+    select: str = ""
     sample: int = 0
+
+    @property
+    def arguments(self) -> list[str]:
+        """What pytest is given."""
+        return [*self.tests, *(("-k", self.select) if self.select else ())]
 
 
 _SRC = "src/pgflow_migrate"
@@ -37,6 +44,7 @@ TARGETS: dict[str, Target] = {
     "reporter": Target(
         tuple(f"{_SRC}/dirty_runs/{name}.py" for name in ("reporter", "outcomes")),
         (_FROZEN, "tests/dirty_runs/test_reporter.py"),
+        select="not executor and not handler and not message and not body",
     ),
     "slugs": Target((f"{_SRC}/slugs.py",), ("tests/test_slugs.py",)),
     "slugs-sql": Target(
@@ -45,17 +53,11 @@ TARGETS: dict[str, Target] = {
     ),
     "failures": Target(
         (f"{_SRC}/upgrade/failures.py",),
-        (
-            "tests/upgrade/test_rights.py",
-            "tests/upgrade/test_live_workers.py",
-            "tests/upgrade/test_waiting.py",
-            "tests/upgrade/test_run.py",
-            "tests/verify/test_last_look.py",
-        ),
+        ("tests/upgrade/test_failures.py", "tests/upgrade/test_rights.py", "tests/upgrade/test_waiting.py"),
     ),
     "connections": Target(
         (f"{_SRC}/connection_errors.py",),
-        (_FROZEN, "tests/test_database.py"),
+        (_FROZEN, "tests/test_connection_errors.py"),
     ),
     "fence": Target(
         (f"{_SRC}/upgrade/session.py",),
