@@ -316,6 +316,10 @@ REFUSED_TEXTS = {
         "jsonb cannot hold a number with more than 16383 digits after the point",
     ),
     "exponent": ("0e1073741824", "jsonb cannot hold a number with the exponent 1073741824"),
+    "long exponent": (
+        "1e" + "1234567890" * 3,
+        "jsonb cannot hold a number with the exponent 12345678901234567890",
+    ),
     "nan": ("NaN", "not JSON at character 0: 'NaN'"),
     "infinity": ("[-Infinity]", "not JSON at character 1: '-Infinity]'"),
     "nothing": (" ", "not JSON at character 1: ''"),
@@ -324,6 +328,7 @@ REFUSED_TEXTS = {
     "closed by another": ("[1}", "not JSON at character 2: '}'"),
     "comma at the end": ("[1,]", "not JSON at character 3: ']'"),
     "raw line end in a string": ('"a\nb"', "not JSON at character 0: '\"a\\nb\"'"),
+    "long": ("[" + "x" * 30, "not JSON at character 1: '" + "x" * 20 + "'"),
     "byte order mark": ("\ufeff1", "not JSON at character 0: '\\ufeff1'"),
 }
 
@@ -346,6 +351,11 @@ REFUSED_VALUES: dict[str, tuple[object, type[Exception], str]] = {
     "nan": (float("nan"), ValueError, "jsonb cannot hold the number nan"),
     "infinity": (float("-inf"), ValueError, "jsonb cannot hold the number -inf"),
     "decimal nan": (Decimal("sNaN"), ValueError, "jsonb cannot hold the number sNaN"),
+    "long nan": (
+        Decimal("NaN" + "1234567890" * 2),
+        ValueError,
+        "jsonb cannot hold the number NaN12345678901234567",
+    ),
     "integer": (
         10**131_072,
         ValueError,

@@ -109,10 +109,36 @@ def test_a_deadline_between_attempts_ends_the_round_with_nothing_in_flight(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(reporter, "FIRST_DELAY", PATIENCE)
+    monkeypatch.setattr(Watched, "waits", [])
+    monkeypatch.setattr(queue, "SimpleQueue", Watched)
     began = time.monotonic()
     report = Report(token(), Outcome.succeeded(1), failing, seconds=0.1)
     assert report.submit() == Unconfirmed("deadline", 1, in_flight=False, last_error="no")
     assert 0.1 <= time.monotonic() - began < PATIENCE / 2
+    attempt, delay = Watched.waits
+    assert 0 < delay < attempt <= 0.1
+
+
+def test_a_round_that_has_no_time_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    hangs = threading.Event()
+
+    def hanging(_claim: UUID, _outcome: Outcome) -> Answer:
+        hangs.wait(PATIENCE)
+        return Accepted("completed", replayed=False)
+
+    def no_thread(_thread: threading.Thread) -> None:
+        raise RuntimeError("no thread")
+
+    monkeypatch.setattr(Watched, "waits", [])
+    monkeypatch.setattr(queue, "SimpleQueue", Watched)
+    report = Report(token(), Outcome.succeeded(1), hanging, seconds=0)
+    assert report.submit() == Unconfirmed("deadline", 1, in_flight=True, last_error=None)
+    hangs.set()
+    # An attempt that fails before anybody waits.
+    monkeypatch.setattr(threading.Thread, "start", no_thread)
+    report = Report(token(), Outcome.succeeded(1), failing, seconds=0)
+    assert report.submit() == Unconfirmed("deadline", 1, in_flight=False, last_error="no thread")
+    assert Watched.waits == [0.0, 0.0, 0.0]
 
 
 def test_a_report_that_never_settles_is_unconfirmed_at_the_deadline_and_heard_when_it_does(
