@@ -1,4 +1,4 @@
-"""Durations as a person writes them for PostgreSQL: a number and a unit."""
+"""Durations as a person writes them for PostgreSQL, a number and a unit; and as one says them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,14 @@ from datetime import timedelta
 
 _SECONDS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _LONGEST = 2**31 - 1  # milliseconds; PostgreSQL's own limit for a timeout
+
+
+def age(seconds: float) -> str:
+    """A span as a person says it, in its largest unit: ``12 s``, ``3 min``; a negative one is ``0 s``."""
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds / length:,.0f} {unit}"
+    return f"{max(seconds, 0):.0f} s"
 
 
 def parse(text: str) -> timedelta:

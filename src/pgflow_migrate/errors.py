@@ -5,13 +5,33 @@ An error is one sentence on what is wrong (``message``) and one on what to do (`
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
+
+from pgflow_migrate import durations
 
 if TYPE_CHECKING:
     import psycopg
 
     from pgflow_migrate.audit.findings import Finding
+
+__all__ = [
+    "EXIT_BLOCKED",
+    "EXIT_COULD_NOT_RUN",
+    "EXIT_FENCE",
+    "EXIT_OK",
+    "EXIT_USAGE",
+    "BlockedError",
+    "Blocker",
+    "FenceError",
+    "Interrupted",
+    "LiveWorker",
+    "LiveWorkersError",
+    "PgflowMigrateError",
+    "SqlFileError",
+]
 
 EXIT_OK = 0
 EXIT_COULD_NOT_RUN = 1
@@ -64,7 +84,8 @@ class LiveWorker:
         function_name: the worker function that it runs.
         queue_name: the queue that it reads.
         start_mode: ``http`` (started by ``ensure_workers()``), ``process``, or ``unknown``.
-        last_heartbeat_at: ISO 8601, as the server says it.
+        last_heartbeat_at: ISO 8601, in UTC.
+        heartbeat_age: seconds since then on the server's clock; None when that time is infinite.
     """
 
     worker_id: str
@@ -72,11 +93,16 @@ class LiveWorker:
     queue_name: str
     start_mode: str
     last_heartbeat_at: str
+    heartbeat_age: float | None
 
     def __str__(self) -> str:
+        at = self.last_heartbeat_at
+        with contextlib.suppress(ValueError):
+            at = f"{datetime.fromisoformat(at).astimezone(timezone.utc):%Y-%m-%d %H:%M:%S %Z}"
+        when = at if self.heartbeat_age is None else f"{durations.age(self.heartbeat_age)} ago ({at})"
         return (
             f'worker {self.worker_id} of function "{self.function_name}" ({self.start_mode}) on queue'
-            f' "{self.queue_name}", last heartbeat {self.last_heartbeat_at}'
+            f' "{self.queue_name}", last heartbeat {when}'
         )
 
 

@@ -68,6 +68,18 @@ def test_a_clean_report_says_that_it_is_of_one_point_in_time(form: object) -> No
     assert f"Nothing stands in the way {POINT}" in form(CLEAN)
 
 
+@pytest.mark.parametrize("form", [form for form in EVERY_FORM if form.id != "json"])
+def test_people_are_told_once_that_it_is_no_authorisation(form: object) -> None:
+    assert callable(form)
+    hint = "A point-in-time report, not an authorisation: the upgrade checks all of this again."
+    told = form(report(finding("point-in-time", samples=("0 errors, 0 warnings",), hint=hint)))
+    assert told.count("authorisation") == 1
+    assert "0 errors, 0 warnings" in told
+    # Of an upgraded database the verdict says something else.
+    upgraded = form(report(finding("already-upgraded"), finding("point-in-time", hint="A report.")))
+    assert "A report." in upgraded
+
+
 @pytest.mark.parametrize("form", EVERY_FORM)
 def test_no_form_lets_control_characters_through(form: object) -> None:
     assert callable(form)

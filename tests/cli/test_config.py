@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -36,9 +37,21 @@ def write(path: Path, text: str) -> Path:
 def port(result: Result) -> str:
     """The port of the connection string that was used; nobody listens there."""
     assert result.exit_code == EXIT_COULD_NOT_RUN
-    first = result.stderr.splitlines()[0]
-    assert first.startswith("error: No server listens at socket /nowhere/at/all (port "), first
-    return first.rpartition("port ")[2].rstrip(").")
+    *_, error, remedy = result.stderr.splitlines()
+    assert error.startswith("error: No server listens at socket /nowhere/at/all (port "), error
+    assert remedy == "Check host and port, and that the server runs."
+    return error.rpartition("port ")[2].rstrip(").")
+
+
+def test_a_connection_from_a_file_is_told_unless_a_program_reads(folder: Path, invoke: Invoke) -> None:
+    file = write(folder.parent / config.OWN, f'dsn = "{NOWHERE.format(1)}"')
+    told = f"The connection is that of {file}.\n"
+    for command in (("status",), ("dirty-runs", "status"), ("audit", "--format", "github")):
+        assert invoke(*command).stderr.startswith(f"{told}error: ")
+    assert told not in invoke("status", "--format", "json").stderr
+    assert told not in invoke("status", "--dsn", NOWHERE.format(2)).stderr
+    event = json.loads(invoke("--log-format", "json", "status").stderr.splitlines()[0])
+    assert (event["level"], event["event"]) == ("info", told.rstrip())
 
 
 def test_the_command_line_wins_then_the_environment_then_the_file(

@@ -107,7 +107,9 @@ def test_documents_of_an_upgrade_before_at_and_after_it_are_of_their_schemas(
 @pytest.mark.parametrize(
     "error",
     [
-        LiveWorkersError("Workers are at work.", "Stop them.", (LiveWorker("1", "f", "q", "http", "now"),)),
+        LiveWorkersError(
+            "Workers are at work.", "Stop them.", (LiveWorker("1", "f", "q", "http", "now", 1.5),)
+        ),
         FenceError(
             "No locks.",
             "Repeat it.",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
@@ -133,3 +135,21 @@ def test_a_pipe_that_nobody_reads_is_one_sentence(database_at: Callable[[str], s
     assert done.returncode == EXIT_COULD_NOT_RUN
     assert done.stderr.splitlines()[0] == "error: The output could not be written: Broken pipe."
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
+def test_what_an_output_cannot_hold_is_escaped(tmp_path: Path, encoding: str) -> None:
+    file = tmp_path / os.fsdecode(b"caf\xc3\xa9 \xff")
+    shown = "caf\\u00e9 \\udcff" if encoding == "ascii" else "café \\udcff"
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    with sqlite3.connect(file) as store:
+        for table in ("work_items", "actions", "runs", "events", "pending_action_inputs"):
+            store.execute(f"create table {table} (id)")
+    store.close()
+    looked = run("work-center", "status", str(file), env=environment, encoding=encoding)
+    assert looked.returncode == EXIT_OK, looked.stderr
+    assert f"{tmp_path}/{shown} (" in looked.stdout.splitlines()[0]
+    looked = run("work-center", "status", str(file), "--format", "json", env=environment, encoding=encoding)
+    assert json.loads(looked.stdout)["path"] == str(file)
+    looked = run("work-center", "status", f"{file}x", env=environment, encoding=encoding)
+    assert looked.stderr.splitlines()[0].startswith("error: There is no file ")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -54,6 +55,8 @@ def test_each_is_named_with_function_queue_and_start_mode(
         ("mailer", "http", "mail", "1"),
         ("resizer", "process", "images", "2"),
     ]
+    _, _, resizer = caught.value.details
+    assert re.search(r'"images", last heartbeat 2\d s ago \(20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC\)$', resizer)
     assert "--allow-live-workers overrules this." in caught.value.remedy
 
 

@@ -17,7 +17,15 @@ begin
         'function_name', worker.function_name,
         'queue_name', worker.queue_name,
         'start_mode', coalesce(registered.start_mode, 'unknown'),
-        'last_heartbeat_at', worker.last_heartbeat_at
+        'last_heartbeat_at', case
+          when isfinite(worker.last_heartbeat_at)
+            then to_char(worker.last_heartbeat_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US+00:00')
+          else worker.last_heartbeat_at::text
+        end,
+        'heartbeat_age', case
+          when isfinite(worker.last_heartbeat_at)
+            then extract(epoch from clock_timestamp() - worker.last_heartbeat_at)
+        end
       )::text
       order by worker.function_name, worker.worker_id
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from functools import partial
 from typing import TYPE_CHECKING, TextIO
 
@@ -11,7 +10,7 @@ import click
 
 from pgflow_migrate.cli import output
 from pgflow_migrate.cli.json_schema import json_schema_option
-from pgflow_migrate.cli.options import dsn_option, format_option, given
+from pgflow_migrate.cli.options import dsn_option, format_option, given, target_of
 from pgflow_migrate.errors import EXIT_BLOCKED, EXIT_OK
 
 if TYPE_CHECKING:
@@ -52,10 +51,9 @@ def audit(ctx: click.Context, dsn: str | None, format_: str, file: TextIO | None
 
     from pgflow_migrate.audit.run import run_audit
     from pgflow_migrate.cli import progress
-    from pgflow_migrate.database import resolve_dsn
     from pgflow_migrate.upgrade import estimate
 
-    target = resolve_dsn(dsn, os.environ)
+    target = target_of(dsn)
     expected = partial(estimate.seconds, target, "audit")
     if format_ == "html":
         with progress.working("Auditing", quiet=False, expected=expected):

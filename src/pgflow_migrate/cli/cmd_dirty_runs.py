@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -10,7 +9,7 @@ from uuid import UUID
 import click
 
 from pgflow_migrate.cli import output
-from pgflow_migrate.cli.options import dsn_option, format_option
+from pgflow_migrate.cli.options import dsn_option, format_option, target_of
 from pgflow_migrate.errors import EXIT_BLOCKED, EXIT_OK
 
 if TYPE_CHECKING:
@@ -106,10 +105,9 @@ def status(ctx: click.Context, dsn: str | None, format_: str, all_runs: bool, li
     pgflow-migrate dirty-runs status --dsn service=staging
     pgflow-migrate dirty-runs status --all --format json
     """
-    from pgflow_migrate.database import resolve_dsn
     from pgflow_migrate.dirty_runs.status import status as look
 
-    found = look(resolve_dsn(dsn, os.environ), all_runs=all_runs, limit=limit)
+    found = look(target_of(dsn), all_runs=all_runs, limit=limit)
     if format_ == "json":
         output.print_json(_document(found))
     else:
@@ -136,10 +134,9 @@ def reconcile(ctx: click.Context, dsn: str | None, format_: str, run_id: UUID | 
     if (run_id is not None) == next_:
         raise click.UsageError("Give --run ID or --next, one of the two.")
 
-    from pgflow_migrate.database import resolve_dsn
     from pgflow_migrate.dirty_runs.reconciliation import reconcile as chunk
 
-    answer = chunk(resolve_dsn(dsn, os.environ), run_id)
+    answer = chunk(target_of(dsn), run_id)
     if format_ == "json":
         output.print_json(answer)
     else:

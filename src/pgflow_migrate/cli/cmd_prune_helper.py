@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
 
 from pgflow_migrate.cli import output
-from pgflow_migrate.cli.options import dsn_option, format_option, given
+from pgflow_migrate.cli.options import dsn_option, format_option, given, target_of
 from pgflow_migrate.errors import EXIT_BLOCKED, EXIT_OK
 
 if TYPE_CHECKING:
@@ -104,9 +103,7 @@ def prune_helper(ctx: click.Context, dsn: str | None, format_: str, sql: bool) -
         output.echo(library.script(), nl=False)
         return
 
-    from pgflow_migrate.database import resolve_dsn
-
-    found = library.find(resolve_dsn(dsn, os.environ))
+    found = library.find(target_of(dsn))
     if format_ == "json":
         output.print_json(_document(found))
     else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -11,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pgflow_migrate import layout
+from pgflow_migrate import durations, layout
 from pgflow_migrate.cli import output
 from pgflow_migrate.cli.json_schema import json_schema_option
-from pgflow_migrate.cli.options import OneCallOption, dsn_option, format_option
+from pgflow_migrate.cli.options import OneCallOption, dsn_option, format_option, target_of
 from pgflow_migrate.errors import PgflowMigrateError
 
 if TYPE_CHECKING:
@@ -57,10 +56,9 @@ def status(dsn: str | None, format_: str, watch: float | None) -> None:
     pgflow-migrate status --watch 5
     pgflow-migrate status --format json | jq .next
     """
-    from pgflow_migrate.database import resolve_dsn
     from pgflow_migrate.upgrade.status import read_status
 
-    target = resolve_dsn(dsn, os.environ)
+    target = target_of(dsn)
     found = read_status(target)
     if watch is not None:
         _watch(target, found, format_, watch)
@@ -185,7 +183,7 @@ def _queues(queues: tuple[Queue, ...]) -> Iterator[str]:
         if queue.problem:
             yield f"{queue.queue_name}: {_PROBLEMS[queue.problem]}"
         else:
-            age = "" if queue.oldest_age is None else f", the oldest {_age(queue.oldest_age)} old"
+            age = "" if queue.oldest_age is None else f", the oldest {durations.age(queue.oldest_age)} old"
             yield f"{queue.queue_name}: {queue.visible:,} visible of {queue.total:,}{age}"
     if len(shown) > _QUEUES:
         yield f"… and {len(shown) - _QUEUES} more"
@@ -223,14 +221,6 @@ def _named(name: str, lines: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 
 def _time(at: datetime) -> str:
     return f"{at:%Y-%m-%d %H:%M:%S %Z}"
-
-
-def _age(seconds: float) -> str:
-    """A span in its largest unit: ``3 min``."""
-    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= length:
-            return f"{seconds / length:,.0f} {unit}"
-    return f"{max(seconds, 0):.0f} s"
 
 
 def _release(found: Status) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,7 @@ import click
 
 from pgflow_migrate.cli import output
 from pgflow_migrate.cli.json_schema import json_schema_option
-from pgflow_migrate.cli.options import Duration, dsn_option, format_option, given
+from pgflow_migrate.cli.options import Duration, dsn_option, format_option, given, target_of
 from pgflow_migrate.releases.chain import STARTS, release_of
 
 if TYPE_CHECKING:
@@ -97,10 +96,9 @@ def upgrade(
         raise click.UsageError("--no-transaction and --from go with --sql.")
 
     from pgflow_migrate.cli import progress
-    from pgflow_migrate.database import resolve_dsn
     from pgflow_migrate.upgrade import estimate, run
 
-    target = resolve_dsn(dsn, os.environ)
+    target = target_of(dsn)
     with progress.shown(
         files=bool(ctx.find_root().params.get("debug")),
         quiet=format_ == "json",

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from functools import partial
 
 import click
 
 from pgflow_migrate.cli import output
 from pgflow_migrate.cli.json_schema import json_schema_option
-from pgflow_migrate.cli.options import dsn_option, format_option
+from pgflow_migrate.cli.options import dsn_option, format_option, target_of
 from pgflow_migrate.errors import EXIT_BLOCKED, EXIT_OK
 
 
@@ -29,12 +28,11 @@ def verify(ctx: click.Context, dsn: str | None, format_: str) -> None:
     pgflow-migrate verify --dsn service=production
     """
     from pgflow_migrate.cli import progress
-    from pgflow_migrate.database import resolve_dsn
     from pgflow_migrate.upgrade import estimate
     from pgflow_migrate.verify import render
     from pgflow_migrate.verify.run import verify as run
 
-    target = resolve_dsn(dsn, os.environ)
+    target = target_of(dsn)
     expected = partial(estimate.seconds, target, "verify")
     with progress.working("Verifying", quiet=format_ == "json", expected=expected):
         found = run(target)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pgflow_migrate.cli import output
-from pgflow_migrate.cli.options import dsn_option
+from pgflow_migrate.cli.options import dsn_option, target_of
 from pgflow_migrate.errors import EXIT_BLOCKED, EXIT_COULD_NOT_RUN, EXIT_OK
 
 if TYPE_CHECKING:
@@ -81,14 +81,13 @@ def worker(
     \b
     pgflow-migrate worker --flow flows:orders --until-idle 5
     """
-    from pgflow_migrate.database import resolve_dsn
     from pgflow_migrate.worker import Ending, Settings, Worker
     from pgflow_migrate.worker.loading import load_flow
 
     flow = load_flow(flow_name, Path.cwd())
     settings = Settings(concurrency=concurrency, batch_size=batch, max_poll=max_poll, until_idle=until_idle)
     with _logging(debug=bool(ctx.find_root().params.get("debug"))) as log:
-        summary = _run(Worker(resolve_dsn(dsn, os.environ), flow, name=name, settings=settings, log=log), log)
+        summary = _run(Worker(target_of(dsn), flow, name=name, settings=settings, log=log), log)
         log.info(
             "worker %s has left (%s): %d completed, %d failed, %d late, %d unreported",
             summary.worker_id,

@@ -17,7 +17,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from pgflow_migrate.cli.options import DsnOption, OneCallOption
+from pgflow_migrate.cli.options import DsnOption, OneCallOption, remember_configuration
 from pgflow_migrate.errors import PgflowMigrateError
 
 OWN = "pgflow-migrate.toml"
@@ -132,6 +132,7 @@ def apply(ctx: click.Context, config: Config, command: click.Command) -> None:
         ConfigError: a key or a value in it is wrong, or a secret.
     """
     ctx.meta[_META] = config
+    remember_configuration(ctx, config.path)
     values = dict(config.table)
     shared_dsn = values.pop("dsn", None)
     if shared_dsn is not None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     _DurationType = click.ParamType[timedelta]
 else:
     _DurationType = click.ParamType  # generic in newer versions of click only
+
+_CONFIGURATION = "pgflow_migrate.configuration"
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -34,13 +38,48 @@ def given(ctx: click.Context, *names: str) -> bool:
 
 
 def dsn_option(command: _Command) -> _Command:
-    """``--dsn``; the function gets ``dsn``, the string as given or None: hand it to ``resolve_dsn``."""
+    """``--dsn``; the function gets ``dsn``, the string as given or None: hand it to :func:`target_of`."""
     return click.option(
         "--dsn",
         cls=DsnOption,
         metavar="DSN",
         help="Connection string; default: PGFLOW_DSN, else DATABASE_URL, else libpq's variables.",
     )(command)
+
+
+def target_of(dsn: str | None) -> str:
+    """The connection string to use: ``dsn``, else the environment's; says so when it is a file's.
+
+    A program that reads JSON is told nothing: it does not wonder which database it is talking to.
+
+    Args:
+        dsn: the running command's ``--dsn``.
+
+    Raises:
+        PgflowMigrateError: it is no connection string.
+    """
+    from pgflow_migrate.database import resolve_dsn
+
+    ctx = click.get_current_context()
+    found = configuration(ctx)
+    if (
+        found is not None
+        and ctx.get_parameter_source("dsn") is ParameterSource.DEFAULT_MAP
+        and output.chosen_format(ctx) != "json"
+    ):
+        output.echo(f"The connection is that of {found}.", err=True)
+    return resolve_dsn(dsn, os.environ)
+
+
+def remember_configuration(ctx: click.Context, path: Path) -> None:
+    """Note the file that defaults came from."""
+    ctx.meta[_CONFIGURATION] = path
+
+
+def configuration(ctx: click.Context) -> Path | None:
+    """The file that defaults came from, if there is one."""
+    path: Path | None = ctx.meta.get(_CONFIGURATION)
+    return path
 
 
 def format_option(*choices: str) -> Callable[[_Command], _Command]:

@@ -86,7 +86,10 @@ class _Output:
         with self._failures():
             if self._stream is None:
                 raise OSError("it is closed")
-            self._stream.write(text)
+            try:
+                self._stream.write(text)
+            except UnicodeEncodeError:  # of which nothing has been written
+                self._stream.write(escaped(text, self.encoding))
         return len(text)
 
     def flush(self) -> None:
@@ -113,6 +116,22 @@ class _Output:
                     f"The output could not be written: {error.strerror or error}.",
                     "Whatever else the command did is done.",
                 ) from error
+
+
+def escaped(text: str, encoding: str) -> str:
+    """``text`` with what ``encoding`` lacks, and bytes of file names that are no text, as ``\\u20ac``.
+
+    As JSON writes it, so that a document stays one.
+    """
+
+    def escape(character: str) -> str:
+        try:
+            character.encode(encoding)
+        except UnicodeEncodeError:
+            return json.dumps(character)[1:-1]
+        return character
+
+    return "".join(map(escape, text))
 
 
 class _Lines(_Output):

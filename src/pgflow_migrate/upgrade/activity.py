@@ -29,7 +29,11 @@ where l.granted and l.locktype = 'advisory' and l.objsubid = 1 and l.pid <> pg_c
 # because psycopg cannot read every DateStyle that a server may have.
 _WORKERS: Final = """
 select w.worker_id::text, w.function_name, w.queue_name, coalesce(f.start_mode, 'unknown'),
-  to_char(w.last_heartbeat_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US+00:00')
+  case when isfinite(w.last_heartbeat_at)
+    then to_char(w.last_heartbeat_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US+00:00')
+    else w.last_heartbeat_at::text end,
+  case when isfinite(w.last_heartbeat_at)
+    then extract(epoch from clock_timestamp() - w.last_heartbeat_at)::float8 end
 from pgflow.workers w
 left join pgflow.worker_functions f on f.function_name = w.function_name
 where w.stopped_at is null

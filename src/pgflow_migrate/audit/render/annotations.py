@@ -12,7 +12,7 @@ def github(report: AuditReport) -> str:
     """A line for each finding, and the verdict last."""
     lines = [
         annotation(_COMMANDS[finding.severity], finding.code, words.sentence(finding))
-        for finding in report.findings
+        for finding in words.shown(report)
     ]
     lines.append(annotation("notice", "pgflow-migrate audit", words.verdict(report)))
     return "\n".join(lines) + "\n"

@@ -19,7 +19,7 @@ _INFOS_SHOWN = 10
 
 def table(report: AuditReport, console: Console) -> None:
     """Print a report: its findings, what to do about them, and, in a sentence, what they come to."""
-    findings_table(report.findings, console)
+    findings_table(words.shown(report), console)
     to_do = words.to_do(report.findings)
     if len(to_do) > 1:  # one alone has just been printed
         layout.show(console, "What to do, the worst first:", style="bold")

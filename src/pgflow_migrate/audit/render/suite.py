@@ -25,7 +25,7 @@ def junit(report: AuditReport) -> str:
     )
     for code in CODES.values():
         case = ET.SubElement(suite, "testcase", classname=f"audit.{code.severity}", name=code.name)
-        found = [finding for finding in report.findings if finding.code == code.name]
+        found = [finding for finding in words.shown(report) if finding.code == code.name]
         text = "\n".join(words.sentence(finding) for finding in found)
         if found and code.severity == "error":
             ET.SubElement(case, "failure", type=code.name, message=code.title).text = text

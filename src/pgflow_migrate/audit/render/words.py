@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pgflow_migrate.audit.codes import CODES, Code
 from pgflow_migrate.audit.findings import AuditReport, Finding, Severity
@@ -33,6 +33,16 @@ class Group:
         """What to do, where that is the same for all of them."""
         hints = {finding.hint for finding in self.findings}
         return self.findings[0].hint if len(hints) == 1 else None
+
+
+def shown(report: AuditReport) -> tuple[Finding, ...]:
+    """The findings for a form that ends with :func:`verdict`: what that says, no hint says once more."""
+    if report.already_upgraded:
+        return report.findings
+    return tuple(
+        replace(finding, hint="") if finding.code == "point-in-time" else finding
+        for finding in report.findings
+    )
 
 
 def groups(findings: Sequence[Finding]) -> tuple[Group, ...]:
