@@ -49,6 +49,7 @@ def test_a_difference_exits_3_and_json_is_all_of_stdout(server: Server, fixtures
     assert document["exit_code"] == 3
     assert document["counts"] == {"as expected": 1, "differs": 1, "skipped": 0, "could not run": 0}
     assert document["scenarios"][1]["details"] == ["Check 'two' gave [[1]], not [[2]]."]
+    assert result.stderr == ""
 
 
 def test_junit_is_all_of_stdout(server: Server, fixtures: Path) -> None:

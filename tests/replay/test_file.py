@@ -64,7 +64,7 @@ def test_a_database_that_upgrades_exits_0(server: Server, file_of: Callable[[str
     assert one["details"] == []
     assert one["notes"][0].startswith("Rebuilt: ")
     assert document["counts"]["upgrades"] == 1
-    assert "Rebuilding 0.15.0 on" in result.stderr
+    assert result.stderr == ""
     assert databases(server) == before
 
 
@@ -133,9 +133,8 @@ def test_a_damaged_file_exits_1_and_leaves_no_database(
     file = file_of("0.16.0/empty_flow")
     whole = file.read_bytes()
     before = databases(server)
-    file.write_bytes(
-        whole[:-6] + b"\0" + whole[-5:]
-    )  # all rows are there, the check sum says that they are wrong
+    # All rows are there; the check sum says that they are wrong.
+    file.write_bytes(whole[:-6] + bytes([whole[-6] ^ 0xFF]) + whole[-5:])
     result = run(server, "--from", str(file))
     assert result.exit_code == 1
     assert result.stderr.splitlines()[-1] == "Copy it again, or export again."

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
 import sqlite3
 import subprocess
 import sys
@@ -13,10 +15,11 @@ from typing import Any
 import pytest
 from alembic.config import main as alembic
 from click.testing import CliRunner, Result
+from rich.console import Console
 from tests.work_center.stores import everything, state
 
 from pgflow_migrate import resources
-from pgflow_migrate.cli import main
+from pgflow_migrate.cli import main, output
 from pgflow_migrate.work_center import upgrade as upgrades
 from pgflow_migrate.work_center.progress import StepStarted
 from pgflow_migrate.work_center.status import status
@@ -67,6 +70,7 @@ def test_upgrade_in_json_is_one_document(make: Make, tmp_path: Path) -> None:
         "backup": str(tmp_path / "copy"),
         "now": 5,
     }
+    assert done.stderr == ""
     assert [step["step"][:2] for step in document["steps"]] == ["23", "24", "25", "26", "27", "28"]
     assert _json(_run("upgrade", path, "--to", "24", "--format", "json"))["status"] == "already-upgraded"
 
@@ -178,6 +182,23 @@ def test_verify_as_a_table_and_as_json(make_at: Make) -> None:
     assert (document["status"], document["checks"]["conversations"]) == ("violated", "violated")
     assert document["violations"][0]["samples"] == ["w1"]
     assert document["checks"]["ledger"] == "holds"
+
+
+def test_on_a_terminal_steps_rows_and_checks_are_counted(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = io.StringIO()
+    console = Console(file=written, force_terminal=True, no_color=True, width=100)
+    monkeypatch.setattr(output, "console", lambda *, stderr: console)
+    path = make(example=True)
+    for command in ("upgrade", "status", "verify"):
+        assert _run(command, path).exit_code == 0
+    shown = written.getvalue()
+    assert re.search(r"24-action-stream .* 1 of 13, 0 s", shown)
+    assert re.search(r"30-backfill-projections: rows of events .* 0 of 2, 0 s", shown)
+    assert "Looking at the store" in shown
+    assert re.search(r"Checking structure .* 1 of 12, 0 s", shown)
+    for command in ("upgrade", "status", "verify"):
+        assert _run(command, path, "--format", "json").exit_code == 0
+    assert written.getvalue() == shown
 
 
 def test_an_interrupt_takes_the_step_back_and_says_what_is_done(

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,11 +9,11 @@ import click
 
 from pgflow_migrate.cli import output
 from pgflow_migrate.cli.json_schema import json_schema_option
-from pgflow_migrate.cli.options import OneCallOption, dsn_option, format_option
+from pgflow_migrate.cli.options import OneCallOption, dsn_option, format_option, target_of
 from pgflow_migrate.layout import plural
 
 if TYPE_CHECKING:
-    from pgflow_migrate.export import Copied, Exported
+    from pgflow_migrate.export import Copying, Exported
 
 
 @click.command()
@@ -44,13 +41,16 @@ def export(file: Path, dsn: str | None, redacted: bool, force: bool, format_: st
     pgflow-migrate export --dsn service=production --redact production.export
     pgflow-migrate replay --from production.export
     """
-    from pgflow_migrate.database import resolve_dsn
+    from pgflow_migrate.cli import progress
     from pgflow_migrate.export import write
 
-    with _progress() as on_copied:
-        done = write.export(
-            resolve_dsn(dsn, os.environ), file, redacted=redacted, force=force, on_copied=on_copied
-        )
+    with progress.counted("Connecting", quiet=format_ == "json") as meter:
+
+        def show(copying: Copying) -> None:
+            what = f"{copying.table}: {copying.rows:,} rows" if copying.rows else copying.table
+            meter.doing(what, copying.number - 1, copying.of, even=False)
+
+        done = write.export(target_of(dsn), file, redacted=redacted, force=force, on_copying=show)
     if format_ == "json":
         output.print_json(_document(done))
         return
@@ -66,19 +66,6 @@ def export(file: Path, dsn: str | None, redacted: bool, force: bool, format_: st
         output.echo(f"Not copied: {text}", err=True)
     for text in header.unread:
         output.echo(f"Could not be read: {text}", err=True, level="warning")
-
-
-@contextlib.contextmanager
-def _progress() -> Iterator[Callable[[Copied], None]]:
-    """On a terminal what has just been copied; elsewhere nothing, the summary says it all."""
-    from rich.markup import escape
-
-    console = output.console(stderr=True)
-    if not console.is_terminal:
-        yield lambda copied: None
-        return
-    with console.status("Connecting") as spinner:
-        yield lambda copied: spinner.update(escape(f"{copied.table}: {copied.rows:,} rows"))
 
 
 def _document(done: Exported) -> dict[str, object]:

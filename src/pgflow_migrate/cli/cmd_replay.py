@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,10 @@ from pgflow_migrate.cli.options import OneCallOption, format_option, given
 from pgflow_migrate.layout import plural
 
 if TYPE_CHECKING:
+    from pgflow_migrate.cli.progress import Meter
     from pgflow_migrate.replay.matrix import Cell, Matrix
     from pgflow_migrate.replay.results import Report, Result
+    from pgflow_migrate.replay.scenario import Scenario
     from pgflow_migrate.servers import How, Server
 
     Player = Callable[[Server, "How | None"], Report]
@@ -146,31 +149,38 @@ def replay(
         raise click.UsageError("The servers of a --matrix are named with --on.")
     if servers and not matrix:
         raise click.UsageError("--on goes with --matrix; one server is named with --server.")
+    from pgflow_migrate.cli import progress
+    from pgflow_migrate.replay import matrix as matrices
     from pgflow_migrate.replay import render
     from pgflow_migrate.servers import open_server
 
-    play = (
-        _scenarios_player(fixtures, release, pattern, baseline_sql)
+    forms = matrices.FORMS if pgmq is None else (pgmq,)
+    kinds = (servers or matrices.kinds()) if matrix else (kind,)
+    cells = len(kinds) * len(forms) if matrix else 1
+    # Before a server is started, and before a bar is drawn, for what cannot be replayed.
+    player = (
+        _scenarios_player(fixtures, release, pattern, baseline_sql, cells)
         if file is None
         else _file_player(file, baseline_sql)
     )
-    if matrix:
-        from pgflow_migrate.replay import matrix as matrices
-
-        forms = matrices.FORMS if pgmq is None else (pgmq,)
-        grid = matrices.run(servers or matrices.kinds(), forms, play, _told)
-        if format_ == "table":
-            render.grid(grid, output.console())
+    with progress.counted("Preparing", quiet=format_ == "json") as meter:
+        play = player(meter)
+        if not matrix:
+            with open_server(kind) as server:
+                report = play(server, pgmq)
         else:
-            output.echo(_grid_as(format_)(grid))
-        ctx.exit(grid.exit_code)
-    with open_server(kind) as server:
-        report = play(server, pgmq)
+            grid = matrices.run(kinds, forms, play, partial(_tell, meter))
+    if not matrix:
+        if format_ == "table":
+            render.table(report, output.console())
+        else:
+            output.echo(_report_as(format_)(report))
+        ctx.exit(report.exit_code)
     if format_ == "table":
-        render.table(report, output.console())
+        render.grid(grid, output.console())
     else:
-        output.echo(_report_as(format_)(report))
-    ctx.exit(report.exit_code)
+        output.echo(_grid_as(format_)(grid))
+    ctx.exit(grid.exit_code)
 
 
 def _report_as(format_: str) -> Callable[[Report], str]:
@@ -194,56 +204,74 @@ def _grid_as(format_: str) -> Callable[[Matrix], str]:
 
 
 def _scenarios_player(
-    fixtures: Path | None, release: str | None, pattern: str, baseline_sql: Path | None
-) -> Player:
-    """Replays scenarios, and says how far it is."""
+    fixtures: Path | None,
+    release: str | None,
+    pattern: str,
+    baseline_sql: Path | None,
+    cells: int,
+) -> Callable[[Meter], Player]:
+    """Replays scenarios, and says how far it is of all that are to be replayed in so many cells."""
     from pgflow_migrate.replay import run
     from pgflow_migrate.replay.scenario import load_all
     from pgflow_migrate.replay.templates import Templates
 
     scenarios = load_all(fixtures or resources.fixtures(), release, pattern)
+    played = 0
 
-    def play(server: Server, pgmq: How | None) -> Report:
-        done = 0
+    def play(meter: Meter, server: Server, pgmq: How | None) -> Report:
+        nonlocal played
+        done, before = 0, played * len(scenarios)
+        played += 1
+
+        def begin(scenario: Scenario) -> None:
+            meter.doing(scenario.id, before + done, cells * len(scenarios))
 
         def show(result: Result) -> None:
             nonlocal done
             done += 1
-            output.echo(f"[{done}/{len(scenarios)}] {result.id}: {result.outcome.value}", err=True)
+            meter.say(f"[{done}/{len(scenarios)}] {result.id}: {result.outcome.value}")
 
-        output.echo(f"{plural(len(scenarios), 'scenario')} on {server.label}", err=True)
+        meter.say(f"{plural(len(scenarios), 'scenario')} on {server.label}")
         templates = Templates(server, pgmq=pgmq, baseline_sql=baseline_sql)
         try:
-            return run.replay(server, templates, scenarios, show)
+            return run.replay(server, templates, scenarios, show, begin)
         finally:
             templates.drop()
 
-    return play
+    return lambda meter: partial(play, meter)
 
 
-def _file_player(file: Path, baseline_sql: Path | None) -> Player:
+def _file_player(file: Path, baseline_sql: Path | None) -> Callable[[Meter], Player]:
     """Replays the database of a file, and says what it does."""
     from pgflow_migrate.export import Reader
     from pgflow_migrate.export.inventory import summary
     from pgflow_migrate.replay.file import replay_file, revision_to_build
 
-    with Reader(file) as reader:  # before a server is started for what cannot be replayed
+    with Reader(file) as reader:
         revision_to_build(reader)
-        output.echo(f"{file}: {summary(reader.header)}", err=True)
+        said = f"{file}: {summary(reader.header)}"
 
-    def play(server: Server, pgmq: How | None) -> Report:
-        def phase(text: str) -> None:
-            output.echo(f"{text} on {server.label}", err=True)
+    def play(meter: Meter, server: Server, pgmq: How | None) -> Report:
+        return replay_file(
+            server,
+            file,
+            pgmq=pgmq,
+            baseline_sql=baseline_sql,
+            on_phase=lambda text: meter.phase(f"{text} on {server.label}"),
+            on_rebuilding=lambda table, done, of: meter.doing(f"Rebuilding {table}, bytes", done, of),
+        )
 
-        return replay_file(server, file, pgmq=pgmq, baseline_sql=baseline_sql, on_phase=phase)
+    def player(meter: Meter) -> Player:
+        meter.say(said)
+        return partial(play, meter)
 
-    return play
+    return player
 
 
-def _told(cell: Cell) -> None:
+def _tell(meter: Meter, cell: Cell) -> None:
     from pgflow_migrate.replay import render
 
     if cell.report is not None:
-        output.echo(render.summary(cell.report), err=True)
+        meter.say(render.summary(cell.report))
     else:
-        output.echo(f"{cell.server}, PGMQ as {cell.pgmq}: {cell.reason}", err=True)
+        meter.say(f"{cell.server}, PGMQ as {cell.pgmq}: {cell.reason}")

@@ -16,7 +16,7 @@ from pgflow_migrate.cli.options import Duration, format_option
 from pgflow_migrate.errors import EXIT_BLOCKED, EXIT_OK
 
 if TYPE_CHECKING:
-    from pgflow_migrate.work_center.progress import Event, Listener, StepDone
+    from pgflow_migrate.work_center.progress import BackupMade, Event, Listener, Note, StepDone
     from pgflow_migrate.work_center.status import Status, StepStatus
     from pgflow_migrate.work_center.upgrade import Result
 
@@ -99,7 +99,7 @@ def upgrade(
 
     from pgflow_migrate.work_center.upgrade import upgrade as run
 
-    with _progress() as on_progress:
+    with _progress(quiet=format_ == "json") as on_progress:
         result = run(
             path,
             now=now,
@@ -131,9 +131,11 @@ def status(path: Path, format_: str) -> None:
     \b
     pgflow-migrate work-center status store.db
     """
+    from pgflow_migrate.cli import progress
     from pgflow_migrate.work_center.status import status as look
 
-    found = look(path)
+    with progress.counted("Looking at the store", quiet=format_ == "json"):
+        found = look(path)
     if format_ == "json":
         output.print_json({**output.plain(found), "pending": list(found.pending)})
     else:
@@ -152,10 +154,16 @@ def verify(ctx: click.Context, path: Path, format_: str) -> None:
     \b
     pgflow-migrate work-center verify store.db
     """
+    from pgflow_migrate.cli import progress
     from pgflow_migrate.work_center.verify import CHECKS
     from pgflow_migrate.work_center.verify import verify as run
 
-    found = run(path)
+    with progress.counted("Opening the store", quiet=format_ == "json") as meter:
+
+        def check(name: str, number: int, of: int) -> None:
+            meter.doing(f"Checking {name}", number - 1, of, even=False)
+
+        found = run(path, on_check=check)
     broken = {violation.check for violation in found.violations}
     if format_ == "json":
         output.print_json(
@@ -227,41 +235,33 @@ def _time(at: Any) -> str:
 
 
 @contextlib.contextmanager
-def _progress() -> Iterator[Listener]:
-    """The progress on stderr: lines, and on a terminal a spinner with what runs now."""
-    from pgflow_migrate.work_center.progress import RowsRead, StepStarted
+def _progress(*, quiet: bool) -> Iterator[Listener]:
+    """The progress on stderr; of a program that reads the result, what a person should know alone."""
+    from pgflow_migrate.cli import progress
+    from pgflow_migrate.work_center.progress import Note, RowsRead, StepStarted
 
-    console = output.console(stderr=True)
-    if not console.is_terminal:
-
-        def log(event: Event) -> None:
-            if not isinstance(event, (StepStarted, RowsRead)):
-                console.print(_line(event), markup=False, soft_wrap=True)
-
-        yield log
-        return
-    with console.status("Opening the store") as spinner:
+    with progress.counted("Opening and copying the store", quiet=quiet) as meter:
 
         def listen(event: Event) -> None:
-            if isinstance(event, (StepStarted, RowsRead)):
-                spinner.update(_line(event))
+            if isinstance(event, StepStarted):
+                meter.doing(event.step, event.number - 1, event.of, even=False)
+            elif isinstance(event, RowsRead):
+                meter.doing(f"{event.step}: rows of {event.table}", event.done, event.of)
+            elif quiet and isinstance(event, Note):
+                output.echo(event.text, err=True)
             else:
-                console.print(_line(event), markup=False, soft_wrap=True)
+                meter.say(_line(event))
 
         yield listen
 
 
-def _line(event: Event) -> str:
-    from pgflow_migrate.work_center.progress import BackupMade, Note, RowsRead, StepStarted
+def _line(event: Note | BackupMade | StepDone) -> str:
+    from pgflow_migrate.work_center.progress import BackupMade, Note
 
     if isinstance(event, Note):
         return event.text
     if isinstance(event, BackupMade):
         return f"Backup: {event.path} ({event.size:,} bytes, {event.seconds:.2f} s)"
-    if isinstance(event, StepStarted):
-        return f"{event.step} ({event.number} of {event.of})"
-    if isinstance(event, RowsRead):
-        return f"{event.step}: {event.done:,} of {event.of:,} rows of {event.table}"
     rows = _inserted((event,))
     adopted = ", adopted from its earlier name" if event.outcome == "adopted" else ""
     return f"{event.step}: {event.seconds:.2f} s{adopted}{f', {rows}' if rows else ''}"

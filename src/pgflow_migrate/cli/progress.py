@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from time import monotonic
 from typing import TYPE_CHECKING
 
+from pgflow_migrate import durations
 from pgflow_migrate.cli import output
 from pgflow_migrate.upgrade.progress import (
     Event,
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, Task
 
+_now = monotonic
 _FENCE = "fence.sql"  # until it is done an upgrade waits for others, and nobody knows how long
 
 
@@ -76,6 +79,115 @@ def working(what: str, *, quiet: bool, expected: Callable[[], float | None]) -> 
     with _bar(console) as bar:
         bar.add_task(what, expected=expected())
         yield
+
+
+class Meter:
+    """What work tells that can be counted. This one tells nobody."""
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+
+    def phase(self, text: str) -> None:
+        """What begins: a line of a log; on a terminal it goes away with the bar."""
+
+    def doing(self, what: str, done: int = 0, of: int | None = None, *, even: bool = True) -> None:
+        """What is being done, for a terminal alone.
+
+        Args:
+            what: such as the name of a table.
+            done: how many are done.
+            of: how many there are; None when nobody knows.
+            even: whether they take about the same time each, so that there can be an estimate.
+        """
+
+
+class _Log(Meter):
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def say(self, text: str) -> None:
+        self._console.print(text, markup=False, emoji=False, soft_wrap=True)
+
+    phase = say
+
+
+class _Live(_Log):
+    def __init__(self, console: Console, bar: Progress, what: str) -> None:
+        super().__init__(console)
+        self._bar = bar
+        self._counted: tuple[int, int | None] = (0, None)
+        self._begun = (0, 0.0)  # what was done when counting began, and when that was
+        self._task = bar.add_task(what, total=None, left=None)
+
+    def phase(self, text: str) -> None:
+        self.doing(text)
+
+    def doing(self, what: str, done: int = 0, of: int | None = None, *, even: bool = True) -> None:
+        now = _now()
+        before, of_before = self._counted
+        if of != of_before or done < before:
+            self._begun = (done, now)
+        self._counted = (done, of)
+        self._bar.update(
+            self._task,
+            description=what,
+            completed=done,
+            total=of,
+            left=_left(done - self._begun[0], now - self._begun[1], of - done) if of and even else None,
+            refresh=True,
+        )
+
+
+def _left(done: int, seconds: float, more: int) -> float | None:
+    """How long the rest takes if it goes on like this; None before there is anything to judge by."""
+    return seconds / done * more if done > 0 and seconds > 0 else None
+
+
+@contextlib.contextmanager
+def counted(what: str, *, quiet: bool) -> Iterator[Meter]:
+    """Within it, the meter shows what it is told; at its end nothing but the lines is left.
+
+    Args:
+        what: is done before the meter is told anything, such as ``Connecting``.
+        quiet: show nothing: a program reads the result.
+    """
+    console = output.console(stderr=True)
+    if quiet:
+        yield Meter()
+    elif not console.is_terminal:
+        yield _Log(console)
+    else:
+        with _counting_bar(console) as bar:
+            yield _Live(console, bar, what)
+
+
+def _counting_bar(console: Console) -> Progress:
+    """A line that goes away: a spinner, what is done, how many of how many, the time spent and left."""
+    from rich.progress import Progress, ProgressColumn, SpinnerColumn, TextColumn
+    from rich.progress_bar import ProgressBar
+    from rich.text import Text
+
+    class Count(ProgressColumn):
+        def render(self, task: Task) -> ProgressBar | Text:
+            if task.total is None:
+                return Text("")
+            return ProgressBar(total=task.total, completed=task.completed, width=24)
+
+    class Numbers(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            number = "" if task.total is None else f"{task.completed:,.0f} of {task.total:,.0f}, "
+            left = task.fields["left"]
+            more = "" if left is None else f", about {durations.age(left)} left"
+            return Text(f"{number}{task.elapsed or 0:.0f} s{more}")
+
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        Count(),
+        Numbers(),
+        console=console,
+        transient=True,
+    )
 
 
 def _bar(console: Console) -> Progress:

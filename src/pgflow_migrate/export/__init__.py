@@ -7,10 +7,11 @@ extension. The format is described in docs/replay.md.
 from pgflow_migrate.export.document import Header, Pgmq
 from pgflow_migrate.export.file import ExportFileError, Reader
 from pgflow_migrate.export.rebuild import Rebuilt, rebuild
-from pgflow_migrate.export.write import Copied, Exported, export
+from pgflow_migrate.export.write import Copied, Copying, Exported, export
 
 __all__ = [
     "Copied",
+    "Copying",
     "ExportFileError",
     "Exported",
     "Header",

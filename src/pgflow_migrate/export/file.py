@@ -120,7 +120,13 @@ class Writer:
 
 
 class Reader:
-    """Reads an export; use it as a context manager."""
+    """Reads an export; use it as a context manager.
+
+    Attributes:
+        path: the file.
+        size: its bytes.
+        header: its first line.
+    """
 
     def __init__(self, path: Path) -> None:
         """Open a file and read its header.
@@ -131,11 +137,13 @@ class Reader:
         self.path = path
         self._number = 0
         try:
+            self.size = path.stat().st_size
             with path.open("rb") as file:
                 magic = file.read(2)
             if magic != _MAGIC:
                 raise self._foreign()
-            self._file = gzip.open(path, "rb")  # noqa: SIM115 - closed by __exit__
+            self._compressed = path.open("rb")
+            self._file = gzip.GzipFile(fileobj=self._compressed)
         except OSError as error:
             raise ExportFileError(
                 f"{path} cannot be read: {error.strerror or error}.", "Name a file that export has written."
@@ -143,8 +151,13 @@ class Reader:
         try:
             self.header = self._header()
         except BaseException:
-            self._file.close()
+            self._close()
             raise
+
+    @property
+    def position(self) -> int:
+        """How many of the file's bytes have been read, or a little more: it is read in blocks."""
+        return min(self._compressed.tell(), self.size)
 
     def sections(self) -> Iterator[tuple[Section, Iterator[Row]]]:
         """Each section with its rows, which have to be read before the next.
@@ -170,7 +183,11 @@ class Reader:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
+        self._close()
+
+    def _close(self) -> None:
         self._file.close()
+        self._compressed.close()
 
     def _header(self) -> Header:
         # The first block may hold all that there is: a file that is damaged there is no export to anyone.

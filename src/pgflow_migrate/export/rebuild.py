@@ -7,7 +7,7 @@ fixed list, and everything else is a value of COPY.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from pgflow_migrate.export.document import DEFAULTS, Column, Queue, Row, Section
 from pgflow_migrate.export.file import ExportFileError, Reader
 from pgflow_migrate.releases import catalogue
 
+_INTERVAL = 10_000  # rows between two reports of progress
 _LAST_READ_AT = Column("last_read_at", "timestamp with time zone")
 
 _Cursor = psycopg.Cursor[tuple[Any, ...]]
@@ -39,12 +40,17 @@ class Rebuilt:
     notes: tuple[str, ...]
 
 
-def rebuild(connection: psycopg.Connection[Any], reader: Reader) -> Rebuilt:
+def rebuild(
+    connection: psycopg.Connection[Any],
+    reader: Reader,
+    on_rows: Callable[[str], None] = lambda table: None,
+) -> Rebuilt:
     """Write a file's rows and queues into a database.
 
     Args:
         connection: of the owner of pgflow and PGMQ, to a fresh database of the file's release.
         reader: the file.
+        on_rows: called with a table's name before its first row, and after each ten thousand.
 
     Raises:
         ExportFileError: the file is damaged, or what it holds does not fit the release.
@@ -66,20 +72,29 @@ def rebuild(connection: psycopg.Connection[Any], reader: Reader) -> Rebuilt:
                 tables += 1
                 try:
                     with connection.transaction():
-                        rows += _section(cursor, section, values, own, target, notes)
+                        told = _telling(f"{section.schema}.{section.name}", values, on_rows)
+                        rows += _section(cursor, section, told, own, target, notes)
                 except psycopg.Error as error:
-                    told = " ".join((error.diag.message_primary or str(error)).split())
+                    said = " ".join((error.diag.message_primary or str(error)).split())
                     if checked and isinstance(error, psycopg.errors.ForeignKeyViolation):
                         raise PgflowMigrateError(
-                            f"This role cannot write rows that contradict each other: {told}.",
+                            f"This role cannot write rows that contradict each other: {said}.",
                             "Replay on a server where the role is a superuser, such as an embedded one.",
                         ) from error
                     raise ExportFileError(
                         f"{reader.path} does not fit pgflow {header.closest}:"
-                        f" {section.schema}.{section.name}: {told}.",
+                        f" {section.schema}.{section.name}: {said}.",
                         "It was changed by hand, or written by another program.",
                     ) from error
     return Rebuilt(tables, rows, tuple(dict.fromkeys(notes)))
+
+
+def _telling(table: str, values: Iterable[Row], on_rows: Callable[[str], None]) -> Iterator[Row]:
+    on_rows(table)
+    for number, row in enumerate(values, 1):
+        yield row
+        if number % _INTERVAL == 0:
+            on_rows(table)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,8 @@ from pgflow_migrate.export import inventory, redact
 from pgflow_migrate.export.document import Header, Queue, Section
 from pgflow_migrate.export.file import Writer, cannot_write, exists
 
+_INTERVAL = 10_000  # rows between two reports of progress
+
 # What decides how PostgreSQL prints a value: of every server the same, and read by every server the same.
 _AS_TEXT = """
 set local datestyle = 'ISO, YMD';
@@ -33,6 +35,23 @@ class Copied:
 
     table: str
     rows: int
+
+
+@dataclass(frozen=True)
+class Copying:
+    """A table that is being copied.
+
+    Attributes:
+        table: its name, with its schema.
+        rows: how many of its rows are copied so far.
+        number: which table it is, from 1.
+        of: how many there are.
+    """
+
+    table: str
+    rows: int
+    number: int
+    of: int
 
 
 @dataclass(frozen=True)
@@ -66,6 +85,7 @@ def export(
     redacted: bool = False,
     force: bool = False,
     on_copied: Callable[[Copied], None] = lambda copied: None,
+    on_copying: Callable[[Copying], None] = lambda copying: None,
 ) -> Exported:
     """Copy pgflow's rows and its queues into a file; changes nothing in the database.
 
@@ -75,6 +95,7 @@ def export(
         redacted: replace payloads by placeholders, see :mod:`pgflow_migrate.export.redact`.
         force: whether ``path`` may be replaced.
         on_copied: called after each table.
+        on_copying: called before each table, and after each ten thousand of its rows.
 
     Raises:
         ExportExistsError: there is such a file, and it may not be replaced.
@@ -91,7 +112,7 @@ def export(
         connection.execute(_AS_TEXT.encode())
         found = inventory.take(connection, redacted=redacted)
         try:
-            return _write(connection, found, path, force, on_copied)
+            return _write(connection, found, path, force, on_copied, on_copying)
         except OSError as error:
             raise cannot_write(path, error) from error
         except psycopg.errors.CharacterNotInRepertoire as error:
@@ -107,23 +128,34 @@ def _write(
     path: Path,
     force: bool,
     on_copied: Callable[[Copied], None],
+    on_copying: Callable[[Copying], None],
 ) -> Exported:
     copied: list[Copied] = []
     with Writer(path, found.header, force=force) as writer:
         sections: tuple[Section, ...] = (*found.tables, *found.queues)
-        for section in sections:
+        for number, section in enumerate(sections, 1):
+            name = f"{section.schema}.{section.name}"
+
+            def on_rows(rows: int, name: str = name, number: int = number) -> None:
+                on_copying(Copying(name, rows, number, len(sections)))
+
             # A rollback gives the locks back: those of thousands of queues would exhaust the lock table.
             with connection.transaction(force_rollback=True):
-                rows = _section(connection, writer, section, found)
-            copied.append(Copied(f"{section.schema}.{section.name}", rows))
+                rows = _section(connection, writer, section, found, on_rows)
+            copied.append(Copied(name, rows))
             on_copied(copied[-1])
         size = writer.finish()
     return Exported(path, found.header, len(found.names), tuple(copied), size)
 
 
 def _section(
-    connection: psycopg.Connection[Any], writer: Writer, section: Section, found: inventory.Inventory
+    connection: psycopg.Connection[Any],
+    writer: Writer,
+    section: Section,
+    found: inventory.Inventory,
+    on_rows: Callable[[int], None],
 ) -> int:
+    on_rows(0)
     redacting = found.header.redacted
     if isinstance(section, Queue):
         section = inventory.with_position(connection, section)
@@ -142,11 +174,13 @@ def _section(
     )
     places = [(place, redaction) for place, redaction in enumerate(redactions) if redaction and redacting]
     with connection.cursor().copy(query) as copy:
-        for values in copy.rows():
+        for number, values in enumerate(copy.rows(), 1):
             row = list(values)
             for place, redaction in places:
                 row[place] = redaction(row[place])
             writer.row(row)
+            if number % _INTERVAL == 0:
+                on_rows(number)
     return writer.end_section()
 
 

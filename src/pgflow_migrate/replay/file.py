@@ -41,6 +41,7 @@ def replay_file(
     pgmq: How | None = None,
     baseline_sql: Path | None = None,
     on_phase: Callable[[str], None] = lambda phase: None,
+    on_rebuilding: Callable[[str, int, int], None] = lambda table, done, of: None,
 ) -> Report:
     """Rebuild the database, audit it, upgrade it as a trial, and verify what came of it.
 
@@ -50,6 +51,8 @@ def replay_file(
         pgmq: how PGMQ is installed; by default as in the original, where the server can.
         baseline_sql: as for :class:`~pgflow_migrate.replay.templates.Templates`.
         on_phase: called with what begins, a few words.
+        on_rebuilding: called while rows are written: their table, and how many bytes of the file are done of
+            how many.
 
     Returns:
         One result: it upgrades, is blocked by findings, or differs from what an upgrade should leave.
@@ -66,7 +69,9 @@ def replay_file(
             on_phase(f"Rebuilding {reader.header.release}")
             dsn = templates.clone(revision, _DATABASE)
             with database.connect(dsn, autocommit=True) as connection:
-                rebuilt = rebuild(connection, reader)
+                rebuilt = rebuild(
+                    connection, reader, lambda table: on_rebuilding(table, reader.position, reader.size)
+                )
                 connection.execute("analyze")
                 outcome, details, notes = _taken_through(dsn, connection, revision, on_phase)
         finally:

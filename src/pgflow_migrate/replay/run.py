@@ -34,6 +34,7 @@ def replay(
     templates: Templates,
     scenarios: Iterable[Scenario],
     on_result: Callable[[Result], None] = lambda result: None,
+    on_begin: Callable[[Scenario], None] = lambda scenario: None,
 ) -> Report:
     """Run every scenario; one that differs does not stop the others.
 
@@ -42,6 +43,7 @@ def replay(
         templates: of that server.
         scenarios: what to run.
         on_result: called after each.
+        on_begin: called before each.
 
     Raises:
         PgflowMigrateError: the old core of a release cannot be built.
@@ -49,6 +51,7 @@ def replay(
     pgmq = templates.pgmq
     results = []
     for scenario in scenarios:
+        on_begin(scenario)
         results.append(run_scenario(server, templates, scenario))
         on_result(results[-1])
     return Report(server.label, pgmq, tuple(results))

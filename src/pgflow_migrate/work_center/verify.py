@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,8 @@ from pgflow_migrate.work_center import store as files
 from pgflow_migrate.work_center.chain import STEPS
 from pgflow_migrate.work_center.status import problems
 from pgflow_migrate.work_center.upgrade import version
+
+__all__ = ["CHECKS", "Verification", "verify"]
 
 _SAMPLES = 20
 _RESTORE = "Restore the backup from before the upgrade."
@@ -144,8 +146,14 @@ class Verification:
     violations: tuple[Violation, ...]
 
 
-def verify(path: str | Path) -> Verification:
+def verify(
+    path: str | Path, *, on_check: Callable[[str, int, int], None] = lambda name, number, of: None
+) -> Verification:
     """Look whether a store keeps what its recorded steps promise.
+
+    Args:
+        path: the store's file.
+        on_check: called before each check: its name, its number from 1, and how many there are.
 
     Raises:
         FenceError: another connection keeps it to itself.
@@ -161,23 +169,46 @@ def verify(path: str | Path) -> Verification:
                 "Install the newest pgflow-migrate.",
             )
         connection.create_function("legacy_id", 2, _legacy_id, deterministic=True)
-        return Verification(str(path), version(entries), tuple(_violations(connection, entries)))
+        return Verification(str(path), version(entries), tuple(_violations(connection, entries, on_check)))
 
 
-def _violations(connection: sqlite3.Connection, entries: dict[str, ledger.Entry]) -> Iterator[Violation]:
-    yield from _ledger(entries)
+def _violations(
+    connection: sqlite3.Connection,
+    entries: dict[str, ledger.Entry],
+    on_check: Callable[[str, int, int], None],
+) -> Iterator[Violation]:
     recorded = {step.name for step in STEPS if ledger.entry_of(entries, step) is not None}
-    yield from _structure(connection, recorded)
+    # Generators: nothing is looked at before its turn.
+    looks = {
+        "ledger": _ledger(entries),
+        "structure": _structure(connection, recorded),
+        "contract": _contract(connection, recorded),
+        "integrity": _integrity(connection),
+        "foreign-keys": _foreign_keys(connection),
+        **{invariant.name: _invariant(connection, entries, invariant) for invariant in INVARIANTS},
+    }
+    for number, (name, found) in enumerate(looks.items(), 1):
+        on_check(name, number, len(looks))
+        yield from found
+
+
+def _contract(connection: sqlite3.Connection, recorded: set[str]) -> Iterator[Violation]:
     if "34-engine-turn-status-repair" in recorded and (lacking := engine_turns.missing(connection)):
         yield Violation("contract", "table engine_turns", 1, (lacking,), _RESTORE)
+
+
+def _integrity(connection: sqlite3.Connection) -> Iterator[Violation]:
     if found := problems(connection, "integrity_check"):
         yield _violation("integrity", "the file", found, _RESTORE)
-    yield from _foreign_keys(connection)
-    for invariant in INVARIANTS:
-        (step,) = (step for step in STEPS if step.number == invariant.step)
-        entry = ledger.entry_of(entries, step)
-        if entry is not None:
-            yield from _broken(connection, invariant, entry.applied_at)
+
+
+def _invariant(
+    connection: sqlite3.Connection, entries: dict[str, ledger.Entry], invariant: Invariant
+) -> Iterator[Violation]:
+    (step,) = (step for step in STEPS if step.number == invariant.step)
+    entry = ledger.entry_of(entries, step)
+    if entry is not None:
+        yield from _broken(connection, invariant, entry.applied_at)
 
 
 def _ledger(entries: dict[str, ledger.Entry]) -> Iterator[Violation]:
