@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+__all__ = ["Canonical", "of_json", "of_value"]
+
 # Digits of PostgreSQL's numeric before and after the point.
 _MAX_WHOLE_DIGITS = 131_072
 _MAX_SCALE = 16_383
@@ -70,6 +72,9 @@ class Canonical:
 def of_value(value: object) -> Canonical:
     """The canonical text of None, bool, int, float, Decimal, str, and of lists, tuples and dicts of these.
 
+    Args:
+        value: what a handler returned, for instance.
+
     Raises:
         TypeError: a value, or a key, of another type.
         ValueError: jsonb cannot hold it: NUL or a surrogate in a string, NaN or an infinity, a number outside
@@ -80,6 +85,9 @@ def of_value(value: object) -> Canonical:
 
 def of_json(text: str) -> Canonical:
     """The canonical text of a JSON text. Numbers are taken as they are spelled, never as floats.
+
+    Args:
+        text: a JSON text in any spelling.
 
     Raises:
         ValueError: it is not JSON, or jsonb cannot hold it.
@@ -223,12 +231,6 @@ def _exponent(spelled: str) -> int:
     if len(digits) > 10 or int(digits) > _MAX_EXPONENT:
         raise ValueError(f"jsonb cannot hold a number with the exponent {spelled[:20]}")
     return -int(digits) if spelled.startswith("-") else int(digits)
-
-
-def _too_many_digits() -> ValueError:
-    return ValueError(
-        f"jsonb cannot hold a number with more than {_MAX_WHOLE_DIGITS} digits before the point"
-    )
 
 
 # -- reading -----------------------------------------------------------------------------------------------

@@ -15,7 +15,14 @@ SQLSTATE = "PF001"
 
 
 def findings_from_error(error: psycopg.Error) -> tuple[Finding, ...]:
-    """The blocking findings in ``error``'s detail, a JSON object a line; none unless it is a refusal."""
+    """The blocking findings that a refused upgrade's error carries.
+
+    Args:
+        error: what the server said, such as to ``alembic upgrade`` or to a script in psql.
+
+    Returns:
+        the findings in its detail, a JSON object a line; none unless it is a refusal.
+    """
     if error.sqlstate != SQLSTATE:
         return ()
     # Not splitlines(): JSON leaves U+2028 and its like as they are.

@@ -46,7 +46,15 @@ class Reservation:
 
 
 def reserve(connection: Connection, queue_name: str, seconds: int) -> Reservation | None:
-    """Read at most one message; it is invisible for ``seconds``. None when there is none, or no task in it.
+    """Read at most one message, and hide it from others for a while.
+
+    Args:
+        connection: in autocommit mode, so that others see at once that it is hidden.
+        queue_name: the queue.
+        seconds: for which it is invisible.
+
+    Returns:
+        None when there is no message, or no task in it.
 
     Raises:
         psycopg.Error: such as 42P01, there is no such queue.
@@ -124,6 +132,11 @@ def claim(
 
 def settle(connection: Connection, token: UUID, outcome: Outcome) -> Answer:
     """Report an outcome, once.
+
+    Args:
+        connection: whose caller commits.
+        token: the claim's id.
+        outcome: what its handler came to.
 
     Raises:
         psycopg.Error: the call failed; whether it was committed is not known.

@@ -124,7 +124,10 @@ _BY_NAME = {limit.name: limit.value for limit in LIMITS}
 
 
 def limit(name: str) -> int:
-    """The value of a limit.
+    """The value of a limit, in its own unit.
+
+    Args:
+        name: as in :data:`LIMITS`.
 
     Raises:
         KeyError: there is none of that name.

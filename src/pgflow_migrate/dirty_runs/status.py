@@ -13,6 +13,8 @@ from psycopg.rows import class_row
 from pgflow_migrate import database, reading
 from pgflow_migrate.errors import PgflowMigrateError
 
+__all__ = ["Claim", "Status", "Work", "status"]
+
 _INSTALLED = "select to_regclass('pgflow.run_work') is not null"
 
 # The worst first. The order of the states is the order in which a person looks.

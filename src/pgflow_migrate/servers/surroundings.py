@@ -16,7 +16,11 @@ _Connection = psycopg.Connection[Any]
 
 
 def pgmq_as_extension(connection: _Connection) -> bool:
-    """Whether ``create extension pgmq`` works on this server."""
+    """Whether ``create extension pgmq`` works on this server.
+
+    Args:
+        connection: to any of its databases.
+    """
     return _available(connection, "pgmq") is not None
 
 

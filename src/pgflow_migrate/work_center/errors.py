@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pgflow_migrate.errors import BlockedError, PgflowMigrateError
 
+__all__ = ["StepFailed", "StepRefused"]
+
 
 class StepRefused(BlockedError):  # noqa: N818 - as its like in errors.py
     """A step met what it must not pass: a row or a structure. It was rolled back.

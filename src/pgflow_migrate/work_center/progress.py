@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+__all__ = ["BackupMade", "Event", "Listener", "Note", "RowsRead", "StepDone", "StepStarted"]
+
 
 @dataclass(frozen=True)
 class Note:

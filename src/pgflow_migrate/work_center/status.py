@@ -12,6 +12,8 @@ from pgflow_migrate.work_center import store as files
 from pgflow_migrate.work_center.chain import CHECKSUMS, STEPS, Step
 from pgflow_migrate.work_center.upgrade import version
 
+__all__ = ["Status", "StepStatus", "status"]
+
 TABLES = (
     *files.TABLES,
     "conversations",
@@ -76,7 +78,10 @@ class Status:
 
 
 def status(path: str | Path) -> Status:
-    """Look at a store.
+    """Look at a store; changes nothing.
+
+    Args:
+        path: the store's file.
 
     Raises:
         FenceError: another connection keeps it to itself.

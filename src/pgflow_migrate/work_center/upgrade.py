@@ -18,6 +18,8 @@ from pgflow_migrate.work_center.opening import SOURCE_SCHEMA_VERSION
 from pgflow_migrate.work_center.progress import BackupMade, Event, Listener, Note, StepDone
 from pgflow_migrate.work_center.revision import Store
 
+__all__ = ["Result", "upgrade", "upgrade_connection"]
+
 SECTION = "work_center"
 
 
