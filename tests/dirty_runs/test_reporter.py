@@ -133,6 +133,8 @@ def test_a_round_that_has_no_time_waits_for_nothing(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(queue, "SimpleQueue", Watched)
     report = Report(token(), Outcome.succeeded(1), hanging, seconds=0)
     assert report.submit() == Unconfirmed("deadline", 1, in_flight=True, last_error=None)
+    # What hangs does not keep the process from ending.
+    assert [one.daemon for one in threading.enumerate() if one.name == f"report-{report.token}"] == [True]
     hangs.set()
     # An attempt that fails before anybody waits.
     monkeypatch.setattr(threading.Thread, "start", no_thread)
