@@ -74,6 +74,18 @@ def test_the_bounds_are_the_contracts() -> None:
     assert Report.__init__.__kwdefaults__ == {"attempts": 5, "seconds": 10}
 
 
+def test_a_round_of_no_attempts_is_a_mistake_and_sends_nothing() -> None:
+    sent: list[UUID] = []
+
+    def send(claim: UUID, _outcome: Outcome) -> Answer:
+        sent.append(claim)
+        raise psycopg.OperationalError("no")
+
+    with pytest.raises(AssertionError, match="at least one attempt"):
+        Report(token(), Outcome.succeeded(1), send, attempts=0).submit()
+    assert sent == []
+
+
 class Watched(queue.SimpleQueue[Any]):
     """Remembers how long it was waited on."""
 

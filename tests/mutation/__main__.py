@@ -29,6 +29,7 @@ def main() -> int:
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=", ".join(TARGETS))
     parser.add_argument("--sample", type=int, help="so many mutants of each target; 0 is all")
     parser.add_argument("--seed", type=int, default=SEED, help="what decides on the sample")
+    parser.add_argument("--line", type=int, action="append", default=[], help="only mutants of this line")
     parser.add_argument("--list", action="store_true", help="count the mutants, and try none")
     given = parser.parse_args()
     if unknown := set(given.targets) - set(TARGETS):
@@ -42,7 +43,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder, open_ground(Path(folder)) as ground:
         for name, target in chosen.items():
             sample = target.sample if given.sample is None else given.sample
-            unexplained += _try(ground, name, target, sample, given.seed)
+            tried = _chosen(_all(target, ground.root), sample, given.seed, given.line)
+            unexplained += _try(ground, name, target, tried)
     return 1 if unexplained else 0
 
 
@@ -50,19 +52,23 @@ def _all(target: Target, root: Path) -> list[Mutant]:
     return [mutant for path in target.files for mutant in mutants.of_file(root, path)]
 
 
-def _try(ground: Ground, name: str, target: Target, sample: int, seed: int) -> int:
+def _chosen(everything: list[Mutant], sample: int, seed: int, lines: list[int]) -> list[Mutant]:
+    if lines:
+        return [mutant for mutant in everything if mutant.line in lines]
+    if not 0 < sample < len(everything):
+        return everything
+    kept = set(random.Random(seed).sample(range(len(everything)), sample))  # noqa: S311
+    return [mutant for number, mutant in enumerate(everything) if number in kept]
+
+
+def _try(ground: Ground, name: str, target: Target, tried: list[Mutant]) -> int:
     """Print what became of a target's mutants; returns how many survivors are unexplained."""
-    everything = _all(target, ground.root)
-    tried = everything
-    if 0 < sample < len(everything):
-        kept = set(random.Random(seed).sample(range(len(everything)), sample))  # noqa: S311
-        tried = [mutant for number, mutant in enumerate(everything) if number in kept]
     ground.run(target.arguments, warm=True)
     ground.sweep()
     sound = ground.run(target.arguments)
     if sound.status != 0:
         raise RuntimeError(f"{name}: the tests fail without any mutant: {sound.log}")
-    print(f"{name}: {len(tried)} of {len(everything)} mutants, {sound.seconds:.1f} s without one", flush=True)
+    print(f"{name}: {len(tried)} mutants, {sound.seconds:.1f} s without one", flush=True)
 
     begun = time.monotonic()
     explained = {one[:3] for one in EXPLAINED}
