@@ -63,7 +63,7 @@ def _chosen(everything: list[Mutant], sample: int, seed: int, lines: list[int]) 
 
 def _try(ground: Ground, name: str, target: Target, tried: list[Mutant]) -> int:
     """Print what became of a target's mutants; returns how many survivors are unexplained."""
-    ground.run(target.arguments, warm=True)
+    ground.run([*target.arguments, "--collect-only"], warm=True)
     ground.sweep()
     sound = ground.run(target.arguments)
     if sound.status != 0:

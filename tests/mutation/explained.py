@@ -30,6 +30,7 @@ EXPLAINED: tuple[tuple[str, str, str, str], ...] = (
         "if len(digits) > 11 or int(digits) > _MAX_EXPONENT:",
         "a shortcut: a number of eleven digits is above the limit itself",
     ),
+    (_CANONICAL, "break", "continue", "no token follows the one that says that the text is over"),
     (_REPORTER, "if time.monotonic() >= end:", "if time.monotonic() > end:", _INSTANT),
     (
         _JUDGE,
