@@ -261,7 +261,6 @@ def _read(text: str) -> object:
 
         if kind in "]}":
             containers.pop()
-            key_is_next = False
         else:
             if not containers:
                 result = thing

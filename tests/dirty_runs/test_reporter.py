@@ -200,6 +200,7 @@ def test_rounds_overlap_without_a_second_settlement(demo: Session, open_session:
         str(Accepted("completed", replayed=False)),
         str(Accepted("completed", replayed=True)),
     ]
+    assert report.answer == report.late[0], "the first answer stays"
     assert len({(sent, outcome) for sent, outcome in send.sent}) == 1
     assert demo.work(run)["requested_generation"] == 1
 

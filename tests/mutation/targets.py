@@ -75,6 +75,7 @@ TARGETS: dict[str, Target] = {
             f"{_DIRTY}/functions/_judge_messages.sql",
         ),
         (
+            "tests/dirty_runs/isolation/test_claims.py",
             "tests/core/runtime/test_claim_refusals.py",
             "tests/core/runtime/test_claim_bodies.py",
             "tests/core/runtime/test_claim_tasks.py",

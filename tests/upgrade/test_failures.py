@@ -178,6 +178,37 @@ def test_a_right_that_is_missing_though_all_is_there_is_told_in_general(failure:
     assert error.remedy.startswith("The database is unchanged. The upgrade needs the owner of schema pgflow,")
 
 
+def test_of_several_owners_the_one_that_owns_most_is_to_be_asked(
+    server: Server, templates: Templates
+) -> None:
+    owners = "failures_most", "failures_two", "failures_one"
+    dsn = server.create_database("failures_owners", template=templates.surroundings())
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        try:
+            for role in (*owners, "failures_stranger"):
+                connection.execute(f"create role {role} login".encode())
+            connection.execute(b"create schema pgflow authorization failures_most")
+            for number, owner in enumerate((0, 0, 1, 1, 2)):
+                connection.execute(f"create table pgflow.t{number} ()".encode())
+                connection.execute(f"alter table pgflow.t{number} owner to {owners[owner]}".encode())
+            stranger = psycopg.conninfo.make_conninfo(dsn, user="failures_stranger")
+            with pytest.raises(PgflowMigrateError) as caught, explained(stranger, FENCE):
+                _execute(stranger, "create table pgflow.mine ()", "")
+        finally:
+            connection.execute(b"drop schema if exists pgflow cascade")
+            for role in (*owners, "failures_stranger"):
+                connection.execute(f"drop role if exists {role}".encode())
+    server.drop_database("failures_owners")
+    assert caught.value.message == (
+        'Role "failures_stranger" may not change schema pgflow, which is owned by "failures_most",'
+        ' "failures_two", "failures_one" (permission denied for schema pgflow).'
+    )
+    assert caught.value.remedy == (
+        'The database is unchanged. To run it with the owner\'s rights, connect as "failures_most",'
+        ' or grant it: grant "failures_most" to "failures_stranger".'
+    )
+
+
 def test_errors_without_a_state_are_of_the_connection(dsn: str) -> None:
     with pytest.raises(PgflowMigrateError) as caught, explained(dsn, FENCE):
         raise psycopg.OperationalError("the connection is lost.")
