@@ -13,14 +13,14 @@ def names(package: str, of: Mapping[str, tuple[str, ...]]) -> Callable[[str], An
 
     Args:
         package: its ``__name__``.
-        of: the public names of each of its modules.
+        of: the public names of each of its modules; one beside the package begins with a dot.
     """
     module_of = {name: module for module, found in of.items() for name in found}
 
     def get(name: str) -> Any:
         if name not in module_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(f"{package}.{module_of[name]}"), name)
+        value = getattr(importlib.import_module(f".{module_of[name]}", package), name)
         setattr(sys.modules[package], name, value)
         return value
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sqlite3
@@ -14,7 +15,9 @@ from typing import Any
 import psycopg
 import pytest
 
+from pgflow_migrate.cli import main
 from pgflow_migrate.errors import EXIT_COULD_NOT_RUN, EXIT_FENCE, EXIT_OK
+from pgflow_migrate.work_center import baseline
 
 FULL = Path("/dev/full")
 needs_full = pytest.mark.skipif(not FULL.exists(), reason=f"there is no {FULL} on this system")
@@ -138,18 +141,24 @@ def test_a_pipe_that_nobody_reads_is_one_sentence(database_at: Callable[[str], s
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
-def test_what_an_output_cannot_hold_is_escaped(tmp_path: Path, encoding: str) -> None:
+def test_what_an_output_cannot_hold_is_escaped(
+    tmp_path: Path, encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / os.fsdecode(b"caf\xc3\xa9 \xff")
     shown = "caf\\u00e9 \\udcff" if encoding == "ascii" else "café \\udcff"
-    environment = {**os.environ, "PYTHONIOENCODING": encoding}
     with sqlite3.connect(file) as store:
-        for table in ("work_items", "actions", "runs", "events", "pending_action_inputs"):
-            store.execute(f"create table {table} (id)")
+        baseline.create(store)
     store.close()
-    looked = run("work-center", "status", str(file), env=environment, encoding=encoding)
-    assert looked.returncode == EXIT_OK, looked.stderr
-    assert f"{tmp_path}/{shown} (" in looked.stdout.splitlines()[0]
-    looked = run("work-center", "status", str(file), "--format", "json", env=environment, encoding=encoding)
-    assert json.loads(looked.stdout)["path"] == str(file)
-    looked = run("work-center", "status", f"{file}x", env=environment, encoding=encoding)
-    assert looked.stderr.splitlines()[0].startswith("error: There is no file ")
+
+    def printed(*arguments: str) -> str:
+        written = io.TextIOWrapper(io.BytesIO(), encoding=encoding, write_through=True)
+        with monkeypatch.context() as patched:
+            patched.setattr(sys, "stdout", written)
+            main(["work-center", "status", str(file), *arguments], standalone_mode=False)
+        written.seek(0)
+        return written.read()
+
+    assert f"{tmp_path}/{shown} (" in printed().splitlines()[0]
+    document = printed("--format", "json")
+    assert f'{tmp_path}/{shown}"' in document
+    assert json.loads(document)["path"] == str(file)

@@ -5,13 +5,14 @@ extension. The format is described in docs/replay.md.
 """
 
 from pgflow_migrate.export.document import Header, Pgmq
-from pgflow_migrate.export.file import ExportFileError, Reader
+from pgflow_migrate.export.file import ExportExistsError, ExportFileError, Reader
 from pgflow_migrate.export.rebuild import Rebuilt, rebuild
 from pgflow_migrate.export.write import Copied, Copying, Exported, export
 
 __all__ = [
     "Copied",
     "Copying",
+    "ExportExistsError",
     "ExportFileError",
     "Exported",
     "Header",

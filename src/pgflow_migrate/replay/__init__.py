@@ -10,7 +10,15 @@ if TYPE_CHECKING:
     from pgflow_migrate.replay.file import replay_file
     from pgflow_migrate.replay.results import Outcome, Report, Result
     from pgflow_migrate.replay.run import replay
-    from pgflow_migrate.replay.scenario import Scenario, ScenarioError, SelectionError, load_all
+    from pgflow_migrate.replay.scenario import (
+        Check,
+        ExpectedFinding,
+        Scenario,
+        ScenarioError,
+        SelectionError,
+        Setup,
+        load_all,
+    )
     from pgflow_migrate.replay.templates import Templates
 else:
     __getattr__ = lazily.names(
@@ -19,18 +27,29 @@ else:
             "file": ("replay_file",),
             "results": ("Outcome", "Report", "Result"),
             "run": ("replay",),
-            "scenario": ("Scenario", "ScenarioError", "SelectionError", "load_all"),
+            "scenario": (
+                "Check",
+                "ExpectedFinding",
+                "Scenario",
+                "ScenarioError",
+                "SelectionError",
+                "Setup",
+                "load_all",
+            ),
             "templates": ("Templates",),
         },
     )
 
 __all__ = [
+    "Check",
+    "ExpectedFinding",
     "Outcome",
     "Report",
     "Result",
     "Scenario",
     "ScenarioError",
     "SelectionError",
+    "Setup",
     "Templates",
     "load_all",
     "replay",

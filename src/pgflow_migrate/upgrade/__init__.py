@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 from pgflow_migrate import lazily
 
 if TYPE_CHECKING:
+    from pgflow_migrate.database import ServerInfo
     from pgflow_migrate.upgrade.activity import Queue, Timeout
+    from pgflow_migrate.upgrade.ledger import Entry
     from pgflow_migrate.upgrade.paused import PausedFunction
     from pgflow_migrate.upgrade.progress import (
         Event,
@@ -27,7 +29,9 @@ else:
     __getattr__ = lazily.names(
         __name__,
         {
+            ".database": ("ServerInfo",),
             "activity": ("Queue", "Timeout"),
+            "ledger": ("Entry",),
             "paused": ("PausedFunction",),
             "progress": (
                 "Event",
@@ -51,6 +55,7 @@ __all__ = [
     "Applied",
     "AuditSummary",
     "Backfilled",
+    "Entry",
     "Event",
     "Fence",
     "FileDone",
@@ -62,6 +67,7 @@ __all__ = [
     "Queue",
     "RevisionApplied",
     "RevisionStarted",
+    "ServerInfo",
     "Status",
     "Timeout",
     "UpgradeResult",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pgflow_migrate.worker.claims import Fatal, RefusedMessage
-from pgflow_migrate.worker.flow import Context, Flow, Handler, Step
+from pgflow_migrate.worker.flow import Context, Flow, Handler, Json, Step
 from pgflow_migrate.worker.handshake import HandshakeError, PausedError
 from pgflow_migrate.worker.loop import Worker
 from pgflow_migrate.worker.retries import RightMissingError
@@ -17,6 +17,7 @@ __all__ = [
     "Flow",
     "Handler",
     "HandshakeError",
+    "Json",
     "PausedError",
     "RefusedMessage",
     "RightMissingError",
