@@ -44,7 +44,7 @@ TARGETS: dict[str, Target] = {
     "reporter": Target(
         tuple(f"{_SRC}/dirty_runs/{name}.py" for name in ("reporter", "outcomes")),
         (_FROZEN, "tests/dirty_runs/test_reporter.py"),
-        select="not executor and not handler and not message and not body",
+        select="whole_run or passes_over or not (executor or handler or message or body)",
     ),
     "slugs": Target((f"{_SRC}/slugs.py",), ("tests/test_slugs.py",)),
     "slugs-sql": Target(
@@ -68,7 +68,11 @@ TARGETS: dict[str, Target] = {
             "tests/upgrade/test_standby.py",
         ),
     ),
-    "fence-sql": Target((f"{_QUEUES}/fence.sql",), ("tests/queue_identity/test_fence.py",)),
+    "fence-sql": Target(
+        (f"{_QUEUES}/fence.sql",),
+        ("tests/queue_identity/test_fence.py", "tests/upgrade/test_waiting.py"),
+        sample=25,
+    ),
     "classification-sql": Target(
         (
             f"{_QUEUES}/functions/_message_fault.sql",
@@ -84,6 +88,7 @@ TARGETS: dict[str, Target] = {
     "queues-sql": Target(
         (f"{_QUEUES}/functions/_queue_faults.sql", f"{_DIRTY}/functions/_v2_route_faults.sql"),
         ("tests/dirty_runs/isolation/test_envelope.py", "tests/queue_identity/test_provisioning.py"),
+        sample=25,
     ),
     "protocols-sql": Target(
         tuple(
@@ -129,10 +134,11 @@ TARGETS: dict[str, Target] = {
             "tests/audit/test_read_only.py",
             "tests/audit/test_script.py",
         ),
-        sample=100,
+        sample=50,
     ),
     "releases": Target(
         tuple(f"{_SRC}/releases/{name}.py" for name in ("comparison", "identify")),
         (_FROZEN, "tests/releases/test_catalogue_comparison.py", "tests/upgrade/test_adoption.py"),
+        sample=40,
     ),
 }
