@@ -115,6 +115,7 @@ def test_both_judge_any_text_alike(session: psycopg.Connection[Any], slug: str) 
 
 @settings(max_examples=100, deadline=None)
 @given(slug=LIKELY.filter(slugs.is_valid))
+@example(slug="A" * 47)
 def test_a_queue_name_is_the_slug_in_lower_case(slug: str) -> None:
     assert slugs.canonical_queue_name(slug) == slug.lower()
 

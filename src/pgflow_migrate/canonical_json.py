@@ -287,8 +287,8 @@ def _tokens(text: str) -> Iterator[tuple[str, object, int]]:
         found = _TOKEN.match(text, place)
         if found is None:
             raise _not_json(text, place)
-        kind = found.lastgroup
-        start = found.start(kind or 0)
+        kind = found.lastgroup or "end"
+        start = found.start(kind)
         place = found.end()
         if kind == "mark":
             thing: object = {"{": {}, "[": []}.get(found[kind])

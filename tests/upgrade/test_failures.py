@@ -178,34 +178,56 @@ def test_a_right_that_is_missing_though_all_is_there_is_told_in_general(failure:
     assert error.remedy.startswith("The database is unchanged. The upgrade needs the owner of schema pgflow,")
 
 
-def test_of_several_owners_the_one_that_owns_most_is_to_be_asked(
-    server: Server, templates: Templates
-) -> None:
-    owners = "failures_most", "failures_two", "failures_one"
-    dsn = server.create_database("failures_owners", template=templates.surroundings())
+OWNERS = "failures_most", "failures_two", "failures_one"
+ROLES = (*OWNERS, "failures_stranger", "failures_member")
+
+
+@pytest.fixture
+def owned(server: Server, templates: Templates) -> Iterator[str]:
+    """A database whose schema pgflow has things of several owners; one role is a member of the first."""
+    dsn = server.create_database("failures_owned", template=templates.surroundings())
     with psycopg.connect(dsn, autocommit=True) as connection:
-        try:
-            for role in (*owners, "failures_stranger"):
-                connection.execute(f"create role {role} login".encode())
-            connection.execute(b"create schema pgflow authorization failures_most")
-            for number, owner in enumerate((0, 0, 1, 1, 2)):
-                connection.execute(f"create table pgflow.t{number} ()".encode())
-                connection.execute(f"alter table pgflow.t{number} owner to {owners[owner]}".encode())
-            stranger = psycopg.conninfo.make_conninfo(dsn, user="failures_stranger")
-            with pytest.raises(PgflowMigrateError) as caught, explained(stranger, FENCE):
-                _execute(stranger, "create table pgflow.mine ()", "")
-        finally:
-            connection.execute(b"drop schema if exists pgflow cascade")
-            for role in (*owners, "failures_stranger"):
-                connection.execute(f"drop role if exists {role}".encode())
-    server.drop_database("failures_owners")
-    assert caught.value.message == (
+        for role in ROLES:
+            connection.execute(f"create role {role} login noinherit".encode())
+        connection.execute(b"grant failures_most to failures_member")
+        connection.execute(b"create schema pgflow authorization failures_most")
+        for number, owner in enumerate((0, 0, 1, 1, 2)):
+            connection.execute(f"create table pgflow.t{number} ()".encode())
+            connection.execute(f"alter table pgflow.t{number} owner to {OWNERS[owner]}".encode())
+        yield dsn
+        connection.execute(f"drop owned by {', '.join(ROLES)} cascade".encode())
+        connection.execute(f"drop role {', '.join(ROLES)}".encode())
+    server.drop_database("failures_owned")
+
+
+def not_entitled(dsn: str, role: str) -> tuple[str, str]:
+    """What a role is told that may not create in schema pgflow."""
+    dsn = psycopg.conninfo.make_conninfo(dsn, user=role)
+    with pytest.raises(PgflowMigrateError) as caught, explained(dsn, FENCE):
+        _execute(dsn, "create table pgflow.mine ()", "")
+    return caught.value.message, caught.value.remedy.removeprefix("The database is unchanged. ")
+
+
+def test_of_several_owners_the_one_that_owns_most_is_to_be_asked(owned: str) -> None:
+    assert not_entitled(owned, "failures_stranger") == (
         'Role "failures_stranger" may not change schema pgflow, which is owned by "failures_most",'
-        ' "failures_two", "failures_one" (permission denied for schema pgflow).'
+        ' "failures_two", "failures_one" (permission denied for schema pgflow).',
+        'To run it with the owner\'s rights, connect as "failures_most",'
+        ' or grant it: grant "failures_most" to "failures_stranger".',
     )
-    assert caught.value.remedy == (
-        'The database is unchanged. To run it with the owner\'s rights, connect as "failures_most",'
-        ' or grant it: grant "failures_most" to "failures_stranger".'
+    assert not_entitled(owned, "failures_member")[1] == (
+        "To run it with the owner's rights, add options='-c role=failures_most' to the connection string"
+        " (it is a member of that role)."
+    )
+
+
+def test_nobody_is_told_to_become_a_superuser(owned: str) -> None:
+    with psycopg.connect(owned, autocommit=True) as connection:
+        connection.execute(f"reassign owned by {', '.join(OWNERS)} to postgres".encode())
+    assert not_entitled(owned, "failures_stranger") == (
+        'Role "failures_stranger" may not change schema pgflow, which is owned by "postgres"'
+        " (permission denied for schema pgflow).",
+        'To run it with the owner\'s rights, connect as "postgres".',
     )
 
 
