@@ -117,7 +117,8 @@ class _Live(_Log):
         self._bar = bar
         self._counted: tuple[int, int | None] = (0, None)
         self._begun = (0, 0.0)  # what was done when counting began, and when that was
-        self._task = bar.add_task(what, total=None, left=None)
+        # Without a total of rich's own, which cannot be taken back, and stops the clock when it is reached.
+        self._task = bar.add_task(what, total=None, of=None, left=None)
 
     def phase(self, text: str) -> None:
         self.doing(text)
@@ -132,7 +133,7 @@ class _Live(_Log):
             self._task,
             description=what,
             completed=done,
-            total=of,
+            of=of,
             left=_left(done - self._begun[0], now - self._begun[1], of - done) if of and even else None,
             refresh=True,
         )
@@ -169,14 +170,13 @@ def _counting_bar(console: Console) -> Progress:
 
     class Count(ProgressColumn):
         def render(self, task: Task) -> ProgressBar | Text:
-            if task.total is None:
-                return Text("")
-            return ProgressBar(total=task.total, completed=task.completed, width=24)
+            of = task.fields["of"]
+            return Text("") if of is None else ProgressBar(total=of, completed=task.completed, width=24)
 
     class Numbers(ProgressColumn):
         def render(self, task: Task) -> Text:
-            number = "" if task.total is None else f"{task.completed:,.0f} of {task.total:,.0f}, "
-            left = task.fields["left"]
+            of, left = task.fields["of"], task.fields["left"]
+            number = "" if of is None else f"{task.completed:,.0f} of {of:,}, "
             more = "" if left is None else f", about {durations.age(left)} left"
             return Text(f"{number}{task.elapsed or 0:.0f} s{more}")
 
