@@ -4,6 +4,8 @@ from __future__ import annotations
 
 _CANONICAL = "src/pgflow_migrate/canonical_json.py"
 _REPORTER = "src/pgflow_migrate/dirty_runs/reporter.py"
+_FAILURES = "src/pgflow_migrate/upgrade/failures.py"
+_SLUG = "alembic/sql/queue_identity/functions/is_valid_slug.sql"
 _JUDGE = "alembic/sql/dirty_runs/functions/_judge_messages.sql"
 
 _SHORTCUT = (
@@ -32,6 +34,18 @@ EXPLAINED: tuple[tuple[str, str, str, str], ...] = (
     ),
     (_CANONICAL, "break", "continue", "no token follows the one that says that the text is over"),
     (_REPORTER, "if time.monotonic() >= end:", "if time.monotonic() > end:", _INSTANT),
+    (
+        _FAILURES,
+        'role, owner = others[0]["role"], others[0]["owner"]',
+        'role, owner = others[ -1]["role"], others[0]["owner"]',
+        "every row has the same role, that of the session",
+    ),
+    (
+        _SLUG,
+        "and length(slug) between 1 and 128",
+        "and length(slug) between 0 and 128",
+        "the pattern asks for a letter, too",
+    ),
     (
         _JUDGE,
         "case when pace.recovery_at > clock_timestamp()",

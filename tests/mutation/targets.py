@@ -134,6 +134,7 @@ TARGETS: dict[str, Target] = {
             "tests/audit/test_read_only.py",
             "tests/audit/test_script.py",
         ),
+        select="not browser",
         sample=50,
     ),
     "releases": Target(
