@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
 import random
 import sys
 import tempfile
@@ -89,10 +90,11 @@ def _try(ground: Ground, name: str, target: Target, tried: list[Mutant]) -> int:
 
 
 def _outcome(ground: Ground, mutant: Mutant, target: Target, timeout: float) -> str:
-    with ground.planted(mutant):
+    with ground.planted(mutant), contextlib.ExitStack() as stack:
         if mutant.path.endswith(".sql"):
-            built = ground.build(since=mutant.path.split("/")[2])
-            if built.status:
+            built = stack.enter_context(ground.rebuilt(mutant.path.split("/")[2], target.revision))
+            if built.status != 0:
+                ground.sweep()
                 return "invalid"
         run = ground.run(target.arguments, timeout)
     ground.sweep()

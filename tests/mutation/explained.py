@@ -6,11 +6,13 @@ _CANONICAL = "src/pgflow_migrate/canonical_json.py"
 _REPORTER = "src/pgflow_migrate/dirty_runs/reporter.py"
 _FAILURES = "src/pgflow_migrate/upgrade/failures.py"
 _SLUG = "alembic/sql/queue_identity/functions/is_valid_slug.sql"
+_RULES = "alembic/sql/queue_identity/slug_rules.sql"
 _JUDGE = "alembic/sql/dirty_runs/functions/_judge_messages.sql"
 
 _SHORTCUT = (
     "a shortcut: what it lets through is refused with the same words, after a conversion that takes long"
 )
+_ASCII = "slugs are ASCII, where upper() and lower() hold the same texts apart"
 _INSTANT = "they differ at one instant of the clock, and nobody can call at it"
 
 EXPLAINED: tuple[tuple[str, str, str, str], ...] = (
@@ -45,6 +47,24 @@ EXPLAINED: tuple[tuple[str, str, str, str], ...] = (
         "and length(slug) between 1 and 128",
         "and length(slug) between 0 and 128",
         "the pattern asks for a letter, too",
+    ),
+    (
+        _RULES,
+        "create unique index flows_slug_case_insensitive_key on pgflow.flows (lower(flow_slug));",
+        "create unique index flows_slug_case_insensitive_key on pgflow.flows (upper(flow_slug));",
+        _ASCII,
+    ),
+    (
+        _RULES,
+        "create unique index steps_slug_case_insensitive_key on pgflow.steps (flow_slug, lower(step_slug));",
+        "create unique index steps_slug_case_insensitive_key on pgflow.steps (flow_slug, upper(step_slug));",
+        _ASCII,
+    ),
+    (
+        _JUDGE,
+        "if judged_count < cardinality(p_msg_ids) then",
+        "if judged_count <= cardinality(p_msg_ids) then",
+        "a shortcut: when every message has a task the query behind it finds none without one",
     ),
     (
         _JUDGE,

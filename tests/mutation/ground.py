@@ -58,23 +58,38 @@ class Ground:
         """Run tests until the first fails; ``warm`` lets them leave compiled files behind."""
         return self._order(tests=list(tests), timeout=timeout, warm=warm)
 
-    def build(self, *, since: str = "") -> Run:
-        """Build the template databases: all, or anew those of ``since`` and later."""
-        kept = REVISIONS[: REVISIONS.index(since)] if since else ()
-        self._templates = {k: v for k, v in self._templates.items() if k in ("surroundings", *kept)}
-        self.sweep()
-        for revision in REVISIONS[len(kept) :]:
-            found = self._order(build=revision, warm=not since)
+    def build(self) -> Run:
+        """Build all template databases."""
+        for revision in REVISIONS:
+            found = self._build(revision, warm=True)
             if found.status:
                 break
-            self._templates |= {"surroundings": "mutants_surroundings", revision: f"mutants_{revision}"}
+        return found
+
+    @contextlib.contextmanager
+    def rebuilt(self, since: str, revision: str) -> Iterator[Run]:
+        """Within it the template of ``revision`` is built anew, and there is none of ``since`` and later."""
+        kept = ("surroundings", *REVISIONS[: REVISIONS.index(since)])
+        known = self._templates
+        # Under other names: the sound ones are wanted again.
+        self._templates = {k: v for k, v in known.items() if k in kept}
+        try:
+            yield self._build(revision, prefix="mutant")
+        finally:
+            self._templates = known
+
+    def _build(self, revision: str, *, prefix: str = "sound", warm: bool = False) -> Run:
+        found = self._order(build=revision, prefix=prefix, warm=warm)
+        if not found.status:
+            self._templates.setdefault("surroundings", f"{prefix}_surroundings")
+            self._templates[revision] = f"{prefix}_{revision}"
         return found
 
     def sweep(self) -> None:
         """Drop the databases that tests have left behind."""
         with psycopg.connect(self._server.admin_dsn, autocommit=True) as connection:
             for (name,) in connection.execute("select datname from pg_database where not datistemplate"):
-                if name != "postgres" and name not in self._templates.values():
+                if name != "postgres" and not name.startswith("sound_"):
                     connection.execute(
                         sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(name))
                     )
@@ -96,7 +111,7 @@ class Ground:
             "bin": str(self._server.bin_dir),
             "log": str(self._server.log),
         }
-        full = {"tests": [], "build": "", "timeout": _PATIENCE, "warm": False, **order}
+        full = {"tests": [], "build": "", "prefix": "mutant", "timeout": _PATIENCE, "warm": False, **order}
         full |= {"server": server, "templates": self._templates, "log": str(self._log)}
         assert self._nursery.stdin is not None
         assert self._nursery.stdout is not None

@@ -77,7 +77,7 @@ def _be_the_child(order: dict[str, Any], log: Path) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))  # a mutant may grow without end
         # A mutant may be as long as the file that it takes the place of, and as old to the second.
         sys.dont_write_bytecode = not order["warm"]
-        _use_the_server(order["server"], order["templates"])
+        _use_the_server(order["server"], order["templates"], order["prefix"])
         status = _templates(order["build"]) if order["build"] else _tests(order["tests"])
     except BaseException as error:
         print(f"{type(error).__name__}: {error}", flush=True)
@@ -119,7 +119,7 @@ def _templates(revision: str) -> int:
     return 0
 
 
-def _use_the_server(server: dict[str, str], built: dict[str, str]) -> None:
+def _use_the_server(server: dict[str, str], built: dict[str, str], prefix: str) -> None:
     """The fixtures of the tests find a server that runs, and templates that are built."""
     from pgflow_migrate import servers
     from pgflow_migrate.replay import templates
@@ -140,7 +140,7 @@ def _use_the_server(server: dict[str, str], built: dict[str, str]) -> None:
     def remember(self: Any, of: servers.Server, **how: Any) -> None:
         begin(self, of, **how)
         if of is running and not any(how.values()):
-            self._prefix = "mutants"
+            self._prefix = prefix
             self._built = dict(built)
 
     servers.open_server = open_server

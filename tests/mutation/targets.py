@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pgflow_migrate.releases.chain import HEAD
+
 
 @dataclass(frozen=True)
 class Target:
@@ -18,12 +20,14 @@ class Target:
         tests: what pytest is given, the quickest first.
         select: which of these tests, as pytest's -k; all of them when empty.
         sample: how many mutants are tried; 0 is all.
+        revision: of what the tests use the newest; a mutant of SQL with which it cannot be built is invalid.
     """
 
     files: tuple[str, ...]
     tests: tuple[str, ...]
     select: str = ""
     sample: int = 0
+    revision: str = HEAD
 
     @property
     def arguments(self) -> list[str]:
@@ -72,6 +76,7 @@ TARGETS: dict[str, Target] = {
         (f"{_QUEUES}/fence.sql",),
         ("tests/queue_identity/test_fence.py", "tests/upgrade/test_waiting.py"),
         sample=25,
+        revision="queue_identity",
     ),
     "classification-sql": Target(
         (
@@ -114,10 +119,10 @@ TARGETS: dict[str, Target] = {
             "tests/audit/test_tasks.py",
             "tests/audit/test_messages.py",
             "tests/audit/test_queue_objects.py",
-            "tests/audit/test_release.py",
-            "tests/audit/test_privileges.py",
         ),
-        sample=40,
+        select="exact_names or test_tasks or test_messages or defect",
+        sample=24,
+        revision="queue_identity",
     ),
     "audit": Target(
         (

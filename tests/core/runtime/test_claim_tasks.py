@@ -377,6 +377,18 @@ def test_a_foreign_message_is_archived_with_a_warning_that_names_it(routed: Core
     ]
 
 
+def test_a_foreign_message_may_have_the_id_of_a_task_in_another_queue(routed: Core) -> None:
+    run = plain(routed)
+    routed.flow("other")
+    routed.step("other", "first")
+    other = [routed.start("other", {}) for _ in range(2)]
+    stray = routed.send("plain", "foreign")
+    assert stray == routed.task(other[1], "first")["message_id"] == 2
+    claimed = routed.claim_tasks("plain", "plain", [1, stray])
+    assert (claimed["foreign"], [task["run_id"] for task in claimed["tasks"]]) == (["2"], [str(run)])
+    assert (routed.archived("plain"), routed.archived("other")) == ([stray], [])
+
+
 def test_the_warning_names_twenty_at_most(routed: Core) -> None:
     plain(routed)
     strays = [routed.send("plain", number) for number in range(25)]
