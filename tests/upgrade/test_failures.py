@@ -21,6 +21,7 @@ from pgflow_migrate.errors import (
 )
 from pgflow_migrate.replay.templates import Templates
 from pgflow_migrate.servers import Server
+from pgflow_migrate.upgrade import failures
 from pgflow_migrate.upgrade.failures import explained
 from pgflow_migrate.upgrade.session import Fence
 
@@ -250,6 +251,12 @@ def test_what_is_not_of_the_database_is_left_as_it_is(dsn: str) -> None:
         with pytest.raises(type(error)) as caught, explained(dsn, FENCE):
             raise error
         assert caught.value is error
+
+
+def test_who_is_asked_once_more_is_asked_in_a_transaction_that_cannot_write(dsn: str) -> None:
+    asked = failures._ask(dsn, "select current_setting('transaction_read_only') as read_only")
+    assert asked == [{"read_only": "on"}]
+    assert failures._ask(dsn, "create table pgmq.mine ()") == []
 
 
 def test_who_cannot_be_asked_adds_nothing() -> None:
