@@ -15,7 +15,7 @@ INSTALL_THIS := $(INSTALL) --no-deps --no-build-isolation --editable .
 RANGES_ARGS ?= tests/audit tests/cli tests/dirty_runs tests/export tests/hosted tests/prune_helper tests/releases \
   tests/replay tests/servers tests/upgrade tests/verify tests/work_center tests/worker $(wildcard tests/test_*.py)
 
-.PHONY: demo test lint types tests faults traffic benchmark benchmark-claims benchmark-work-center snapshot audits picture contract api evidence mutants \
+.PHONY: demo test lint types tests coverage faults traffic benchmark benchmark-claims benchmark-work-center snapshot audits picture contract api evidence mutants \
   lock test-lowest test-newest package clean
 
 demo: .venv/.embedded
@@ -30,8 +30,18 @@ lint: .venv/.dev
 types: .venv/.dev
 	$(BIN)/mypy
 
+# Each test process would compile every file again.
+unexport PYTHONDONTWRITEBYTECODE
+
 tests: .venv/.dev
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+
+# All tests, child processes too; slower than `tests` by half.
+coverage: .venv/.dev
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
 
 faults: .venv/.dev
 	$(BIN)/python -m tests.faults.matrix $(FAULTS_ARGS)

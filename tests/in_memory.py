@@ -13,8 +13,8 @@ import tempfile
 from pathlib import Path
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - only folders of mkdtemp are made in it
-ENOUGH = 6 * 2**30
-"""Bytes that have to be free: a run of all tests with four processes needs less than half of it."""
+ENOUGH = 4 * 2**30
+"""Bytes that have to be free: a run of all tests with four processes needs 1 GiB."""
 
 
 def use_it() -> None:

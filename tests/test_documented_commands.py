@@ -42,7 +42,7 @@ class Run:
 # CI runs these two itself, in a clean clone; the wheel's installation has its own test.
 BY_CI = {"make demo", "make test"}
 ELSEWHERE = {
-    "pip install pgflow-migrate": "tests/test_wheel.py",
+    "pip install .": "tests/test_wheel.py",
     "make snapshot": "tests/releases/test_catalogue_matches_release.py",  # what it writes
 }
 
