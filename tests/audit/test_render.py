@@ -62,6 +62,17 @@ def printed(of: AuditReport, *, width: int = 40, terminal: bool = False) -> str:
     return file.getvalue()
 
 
+def test_a_report_gives_its_findings_by_severity() -> None:
+    names = [tuple(one.code for one in BLOCKED.of(severity)) for severity in ("error", "warning", "info")]
+    assert names == [
+        ("queue-absent", "slug-invalid", "step-slug-case-duplicate"),
+        ("prune-helper-stock",),
+        ("null-message-id",),
+    ]
+    assert BLOCKED.blocking == BLOCKED.of("error")
+    assert (BLOCKED.already_upgraded, report(finding("already-upgraded")).already_upgraded) == (False, True)
+
+
 @pytest.mark.parametrize("form", EVERY_FORM)
 def test_a_clean_report_says_that_it_is_of_one_point_in_time(form: object) -> None:
     assert callable(form)

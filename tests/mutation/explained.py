@@ -7,11 +7,15 @@ _REPORTER = "src/pgflow_migrate/dirty_runs/reporter.py"
 _FAILURES = "src/pgflow_migrate/upgrade/failures.py"
 _SLUG = "alembic/sql/queue_identity/functions/is_valid_slug.sql"
 _RULES = "alembic/sql/queue_identity/slug_rules.sql"
+_FENCE = "alembic/sql/queue_identity/fence.sql"
+_BOUNDED = "alembic/sql/dirty_runs/functions/_v2_bounded_error.sql"
 _JUDGE = "alembic/sql/dirty_runs/functions/_judge_messages.sql"
 
 _SHORTCUT = (
     "a shortcut: what it lets through is refused with the same words, after a conversion that takes long"
 )
+_TUNING = "another wait is as right; it shows in the timing alone"
+_FOUR = "4096 bytes less 2, 3 or 4 are as many whole groups of four"
 _ASCII = "slugs are ASCII, where upper() and lower() hold the same texts apart"
 _INSTANT = "they differ at one instant of the clock, and nobody can call at it"
 
@@ -47,6 +51,24 @@ EXPLAINED: tuple[tuple[str, str, str, str], ...] = (
         "and length(slug) between 1 and 128",
         "and length(slug) between 0 and 128",
         "the pattern asks for a letter, too",
+    ),
+    (
+        _BOUNDED,
+        "else left(p_error, (kept.bytes - 3) / 4) || '...'",
+        "else left(p_error, (kept.bytes - 4) / 4) || '...'",
+        _FOUR,
+    ),
+    (
+        _BOUNDED,
+        "else left(p_error, (kept.bytes - 3) / 4) || '...'",
+        "else left(p_error, (kept.bytes - 2) / 4) || '...'",
+        _FOUR,
+    ),
+    (
+        _FENCE,
+        "brief constant interval := current_setting('deadlock_timeout')::interval / 2;",
+        "brief constant interval := current_setting('deadlock_timeout')::interval / 3;",
+        _TUNING,
     ),
     (
         _RULES,

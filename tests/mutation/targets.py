@@ -138,6 +138,7 @@ TARGETS: dict[str, Target] = {
             "tests/audit/test_outlook.py",
             "tests/audit/test_read_only.py",
             "tests/audit/test_script.py",
+            "tests/upgrade/test_failures.py",
         ),
         select="not browser",
         sample=50,
