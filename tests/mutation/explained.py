@@ -71,6 +71,12 @@ EXPLAINED: tuple[tuple[str, str, str, str], ...] = (
         _TUNING,
     ),
     (
+        _FENCE,
+        "brief constant interval := current_setting('deadlock_timeout')::interval / 2;",
+        "brief constant interval := current_setting('deadlock_timeout')::interval / 1;",
+        _TUNING,
+    ),
+    (
         _RULES,
         "create unique index flows_slug_case_insensitive_key on pgflow.flows (lower(flow_slug));",
         "create unique index flows_slug_case_insensitive_key on pgflow.flows (upper(flow_slug));",
