@@ -204,9 +204,9 @@ def _audit(found: Status) -> str:
         if number
     )
     blocking = f" ({', '.join(audit.blocking)})" if audit.blocking else ""
-    at = (
-        "" if abs(audit.taken_at - found.taken_at) < timedelta(seconds=1) else f", at {_time(audit.taken_at)}"
-    )
+    # One made now may take long and is later than the rest; one of an earlier reading is told with its time.
+    earlier = audit.taken_at < found.taken_at - timedelta(seconds=1)
+    at = f", at {_time(audit.taken_at)}" if earlier else ""
     return f"{numbers or 'clean'}{blocking}{at}"
 
 
