@@ -170,7 +170,10 @@ def test_a_connection_in_a_transaction_stays_in_it(database: Database) -> None:
 
 def test_an_idle_connection_without_autocommit_stays_so(database: Database) -> None:
     database.autocommit = False
+    notices: list[str | None] = []
+    database.add_notice_handler(lambda notice: notices.append(notice.message_primary))
     run_audit(database)
+    assert notices == []  # such as of a transaction in a transaction
     assert not database.autocommit
     assert database.info.transaction_status == TransactionStatus.IDLE
 
