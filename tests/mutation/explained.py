@@ -9,6 +9,7 @@ _SLUG = "alembic/sql/queue_identity/functions/is_valid_slug.sql"
 _RULES = "alembic/sql/queue_identity/slug_rules.sql"
 _FENCE = "alembic/sql/queue_identity/fence.sql"
 _BOUNDED = "alembic/sql/dirty_runs/functions/_v2_bounded_error.sql"
+_AUDIT_RUN = "src/pgflow_migrate/audit/run.py"
 _JUDGE = "alembic/sql/dirty_runs/functions/_judge_messages.sql"
 
 _SHORTCUT = (
@@ -16,6 +17,7 @@ _SHORTCUT = (
 )
 _TUNING = "another wait is as right; it shows in the timing alone"
 _FOUR = "4096 bytes less 2, 3 or 4 are as many whole groups of four"
+_AGAIN = "it asks once more for locks that it has"
 _ASCII = "slugs are ASCII, where upper() and lower() hold the same texts apart"
 _INSTANT = "they differ at one instant of the clock, and nobody can call at it"
 
@@ -75,6 +77,24 @@ EXPLAINED: tuple[tuple[str, str, str, str], ...] = (
         "brief constant interval := current_setting('deadlock_timeout')::interval / 2;",
         "brief constant interval := current_setting('deadlock_timeout')::interval / 1;",
         _TUNING,
+    ),
+    (
+        _FENCE,
+        "for stage in 1 .. 2 loop",
+        "for stage in 0 .. 2 loop",
+        _AGAIN,
+    ),
+    (
+        _FENCE,
+        "for stage in 1 .. 2 loop",
+        "for stage in 1 .. 3 loop",
+        _AGAIN,
+    ),
+    (
+        _AUDIT_RUN,
+        "facts = cursor.execute(_FACTS.encode()).fetchall()[0]",
+        "facts = cursor.execute(_FACTS.encode()).fetchall()[ -1]",
+        "there is exactly one row",
     ),
     (
         _RULES,

@@ -63,8 +63,9 @@ def test_it_holds_the_documented_locks_and_no_other(dsn: str, connect: Callable[
             """
         ).fetchall()
         advisory = session.execute(
-            "select count(*) as n from pg_locks where pid = pg_backend_pid() and locktype = 'advisory'"
-        ).fetchone()
+            "select classid::bigint << 32 | objid::bigint = hashtextextended('pgflow-migrate', 0) as ours"
+            " from pg_locks where pid = pg_backend_pid() and locktype = 'advisory'"
+        ).fetchall()
     assert {row["name"]: row["mode"] for row in held} == {
         "pgflow.runs": "AccessExclusiveLock",
         "pgflow.step_states": "AccessExclusiveLock",
@@ -76,7 +77,27 @@ def test_it_holds_the_documented_locks_and_no_other(dsn: str, connect: Callable[
         "pgmq.meta": "ShareLock",
         "pgmq.q_orders": "ShareLock",
     }
-    assert advisory == {"n": 1}
+    assert advisory == [{"ours": True}]
+
+
+def test_of_pgmqs_tables_the_one_of_all_queues_comes_first(
+    dsn: str, connect: Callable[[str], Connection]
+) -> None:
+    holder, ours = connect(dsn), connect(dsn)
+    with holder.transaction():
+        holder.execute("lock table pgmq.q_orders, pgmq.meta in row exclusive mode")
+        with pytest.raises(psycopg.errors.LockNotAvailable) as caught:
+            take_fence(ours, "1ms")
+    assert 'SQL statement "lock table pgmq.meta in share mode' in (caught.value.diag.context or "")
+
+
+def test_what_has_a_queues_name_and_is_no_table_is_left_to_the_preflight(
+    dsn: str, connect: Callable[[str], Connection]
+) -> None:
+    ours = connect(dsn)
+    ours.execute("select pgmq.drop_queue('Orders')")
+    ours.execute("create sequence pgmq.q_orders")
+    assert take_fence(ours)
 
 
 def test_looking_for_live_workers_leaves_no_lock_that_the_fence_would_have_to_upgrade(
