@@ -97,6 +97,18 @@ EXPLAINED: tuple[tuple[str, str, str, str], ...] = (
         "there is exactly one row",
     ),
     (
+        _FENCE,
+        "left_ms := 1000 * extract(epoch from asked_at + brief - clock_timestamp());",
+        "left_ms := 1001 * extract(epoch from asked_at + brief - clock_timestamp());",
+        _TUNING,
+    ),
+    (
+        _FENCE,
+        "left_ms := 1000 * extract(epoch from asked_at + brief - clock_timestamp());",
+        "left_ms := 999 * extract(epoch from asked_at + brief - clock_timestamp());",
+        _TUNING,
+    ),
+    (
         _RULES,
         "create unique index flows_slug_case_insensitive_key on pgflow.flows (lower(flow_slug));",
         "create unique index flows_slug_case_insensitive_key on pgflow.flows (upper(flow_slug));",

@@ -93,6 +93,7 @@ TARGETS: dict[str, Target] = {
     "queues-sql": Target(
         (f"{_QUEUES}/functions/_queue_faults.sql", f"{_DIRTY}/functions/_v2_route_faults.sql"),
         ("tests/dirty_runs/isolation/test_envelope.py", "tests/queue_identity/test_provisioning.py"),
+        select="each_fault or damaged or lost or every_queue or share or another_flows",
         sample=25,
     ),
     "protocols-sql": Target(
@@ -119,8 +120,10 @@ TARGETS: dict[str, Target] = {
             "tests/audit/test_tasks.py",
             "tests/audit/test_messages.py",
             "tests/audit/test_queue_objects.py",
+            "tests/audit/test_release.py",
+            "tests/hosted/test_in_the_way.py",
         ),
-        select="exact_names or test_tasks or test_messages or defect",
+        select="exact_names or test_tasks or test_messages or defect or named or in_the_way",
         sample=24,
         revision="queue_identity",
     ),
