@@ -10,6 +10,7 @@ _RULES = "alembic/sql/queue_identity/slug_rules.sql"
 _FENCE = "alembic/sql/queue_identity/fence.sql"
 _BOUNDED = "alembic/sql/dirty_runs/functions/_v2_bounded_error.sql"
 _AUDIT_RUN = "src/pgflow_migrate/audit/run.py"
+_SESSION = "src/pgflow_migrate/upgrade/session.py"
 _JUDGE = "alembic/sql/dirty_runs/functions/_judge_messages.sql"
 
 _SHORTCUT = (
@@ -107,6 +108,24 @@ EXPLAINED: tuple[tuple[str, str, str, str], ...] = (
         "left_ms := 1000 * extract(epoch from asked_at + brief - clock_timestamp());",
         "left_ms := 999 * extract(epoch from asked_at + brief - clock_timestamp());",
         _TUNING,
+    ),
+    (
+        _FENCE,
+        "left_ms := 1000 * extract(epoch from asked_at + brief - clock_timestamp());",
+        "left_ms := 1000 * extract(epoch from asked_at - brief - clock_timestamp());",
+        "then all but the first table are asked for with NOWAIT at once: more tries, and the same locks",
+    ),
+    (
+        _FENCE,
+        "perform set_config('lock_timeout', greatest(left_ms, 1)::text, true);",
+        "perform set_config('lock_timeout', greatest(left_ms, 2)::text, true);",
+        _TUNING,
+    ),
+    (
+        _SESSION,
+        "standby, read_only, read_committed, default = cursor.execute(_MODES).fetchall()[0]",
+        "standby, read_only, read_committed, default = cursor.execute(_MODES).fetchall()[ -1]",
+        "there is exactly one row",
     ),
     (
         _RULES,
