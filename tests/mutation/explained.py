@@ -128,6 +128,24 @@ EXPLAINED: tuple[tuple[str, str, str, str], ...] = (
         "there is exactly one row",
     ),
     (
+        _FENCE,
+        "perform set_config('lock_timeout', greatest(left_ms, 1)::text, true);",
+        "perform set_config('lock_timeout', greatest(left_ms, 0)::text, true);",
+        "with nothing left NOWAIT is asked for, which knows no timeout",
+    ),
+    (
+        _FENCE,
+        "'lock table %s in %s mode %s', target, mode, case when left_ms <= 0 then 'nowait' end",
+        "'lock table %s in %s mode %s', target, mode, case when left_ms > 0 then 'nowait' end",
+        _TUNING,
+    ),
+    (
+        _FENCE,
+        "'lock table %s in %s mode %s', target, mode, case when left_ms <= 0 then 'nowait' end",
+        "'lock table %s in %s mode %s', target, mode, case when left_ms <= 1 then 'nowait' end",
+        _TUNING,
+    ),
+    (
         _RULES,
         "create unique index flows_slug_case_insensitive_key on pgflow.flows (lower(flow_slug));",
         "create unique index flows_slug_case_insensitive_key on pgflow.flows (upper(flow_slug));",

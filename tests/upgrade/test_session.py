@@ -9,6 +9,8 @@ import psycopg
 import pytest
 from psycopg.rows import tuple_row
 
+from pgflow_migrate.errors import PgflowMigrateError
+from pgflow_migrate.servers import Server
 from pgflow_migrate.upgrade.session import AMONG_WORKERS, Fence, prepare, script
 
 SETTINGS = ("lock_timeout", "pgflow_migrate.lock_timeout", "pgflow_migrate.max_wait")
@@ -39,6 +41,34 @@ def test_the_settings_are_of_the_transaction_alone(
         connection.rollback()
         assert connection.execute("show lock_timeout").fetchall() == [("0",)]
         assert connection.execute(f"select current_setting('{WORKERS}', true)".encode()).fetchall() == [("",)]
+
+
+@pytest.mark.parametrize(
+    ("options", "mode", "message"),
+    [
+        (
+            "-c default_transaction_read_only=on",
+            "",
+            "default_transaction_read_only is on here (client): this database is not to be changed.",
+        ),
+        ("", "read only", "The connection's transaction is not READ COMMITTED READ WRITE."),
+        (
+            "",
+            "isolation level repeatable read",
+            "The connection's transaction is not READ COMMITTED READ WRITE.",
+        ),
+    ],
+    ids=["read-only by default", "read-only", "repeatable read"],
+)
+def test_a_transaction_that_will_not_do_is_refused(
+    server: Server, options: str, mode: str, message: str
+) -> None:
+    with psycopg.connect(server.admin_dsn, options=options) as connection:
+        if mode:
+            connection.execute(f"set transaction {mode}".encode())
+        with pytest.raises(PgflowMigrateError) as caught:
+            prepare(connection, Fence(), lambda event: None)
+    assert caught.value.message == message
 
 
 def test_a_script_begins_with_the_same_settings() -> None:
