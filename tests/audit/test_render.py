@@ -13,6 +13,7 @@ from rich.console import Console
 
 from pgflow_migrate.audit import AuditReport, Finding, render
 from pgflow_migrate.audit.codes import CODES
+from pgflow_migrate.audit.render import words
 
 HOSTILE = "a%b\r\n::error::x,y:z\x1b[31m <b>&]]> [red]\u202e"
 SHOWN = "a%b\\r\\n::error::x,y:z\\x1b[31m <b>&]]> [red]\\u202e"
@@ -71,6 +72,14 @@ def test_a_report_gives_its_findings_by_severity() -> None:
     ]
     assert BLOCKED.blocking == BLOCKED.of("error")
     assert (BLOCKED.already_upgraded, report(finding("already-upgraded")).already_upgraded) == (False, True)
+
+
+def test_a_hint_is_of_a_group_when_all_of_it_have_it() -> None:
+    alike = finding("queue-absent", "a"), finding("queue-absent", "b")
+    (group,) = words.groups(alike)
+    assert (group.findings, group.hint) == (alike, "Mend it.")
+    (group,) = words.groups([*alike, finding("queue-absent", "c", hint="Another.")])
+    assert group.hint is None
 
 
 @pytest.mark.parametrize("form", EVERY_FORM)

@@ -11,6 +11,7 @@ _FENCE = "alembic/sql/queue_identity/fence.sql"
 _BOUNDED = "alembic/sql/dirty_runs/functions/_v2_bounded_error.sql"
 _AUDIT_RUN = "src/pgflow_migrate/audit/run.py"
 _SESSION = "src/pgflow_migrate/upgrade/session.py"
+_OUTLOOK = "src/pgflow_migrate/audit/outlook.py"
 _JUDGE = "alembic/sql/dirty_runs/functions/_judge_messages.sql"
 
 _SHORTCUT = (
@@ -144,6 +145,12 @@ EXPLAINED: tuple[tuple[str, str, str, str], ...] = (
         "'lock table %s in %s mode %s', target, mode, case when left_ms <= 0 then 'nowait' end",
         "'lock table %s in %s mode %s', target, mode, case when left_ms <= 1 then 'nowait' end",
         _TUNING,
+    ),
+    (
+        _OUTLOOK,
+        "skipped, cancelled = connection.cursor(row_factory=tuple_row).execute(_REPAIRED).fetchall()[0]",
+        "skipped, cancelled = connection.cursor(row_factory=tuple_row).execute(_REPAIRED).fetchall()[ -1]",
+        "there is exactly one row",
     ),
     (
         _RULES,
