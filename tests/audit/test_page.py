@@ -338,3 +338,35 @@ def test_a_browser_shows_every_finding_and_runs_nothing_of_theirs(file: Path) ->
     chromium.picture(file, KEPT, width=1000, height=1500)
     assert KEPT.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     assert KEPT.stat().st_size > 50_000
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.0, "less than a second"),
+        (0.999, "less than a second"),
+        (1.0, "1 s"),
+        (119.4, "119 s"),
+        (120.0, "2 min"),
+        (3540.0, "59 min"),
+    ],
+)
+def test_an_estimate_is_no_more_exact_than_it_is(seconds: float, text: str) -> None:
+    assert rendering.duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1000, "1.0 kB"),
+        (999_900, "999.9 kB"),
+        (1_000_000, "1.0 MB"),
+        (1_000_000_000, "1.0 GB"),
+        (1_000_000_000_000, "1.0 TB"),
+        (1_234_500_000_000_000, "1,234.5 TB"),
+    ],
+)
+def test_bytes_have_the_unit_that_keeps_them_short(number: int, text: str) -> None:
+    assert rendering.size(number) == text

@@ -74,7 +74,11 @@ TARGETS: dict[str, Target] = {
     ),
     "fence-sql": Target(
         (f"{_QUEUES}/fence.sql",),
-        ("tests/queue_identity/test_fence.py", "tests/upgrade/test_waiting.py"),
+        (
+            "tests/queue_identity/test_fence.py",
+            "tests/upgrade/test_waiting.py",
+            "tests/traffic/test_snapshots.py",
+        ),
         sample=25,
         revision="queue_identity",
     ),
