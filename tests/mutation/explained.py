@@ -171,6 +171,12 @@ EXPLAINED: tuple[tuple[str, str, str, str], ...] = (
         "a wheel has the snapshots, which tests/test_wheel.py sees to",
     ),
     (
+        _FENCE,
+        "'lock table %s in %s mode %s', target, mode, case when left_ms <= 0 then 'nowait' end",
+        "'lock table %s in %s mode %s', target, mode, case when left_ms < 0 then 'nowait' end",
+        _TUNING,
+    ),
+    (
         _RULES,
         "create unique index flows_slug_case_insensitive_key on pgflow.flows (lower(flow_slug));",
         "create unique index flows_slug_case_insensitive_key on pgflow.flows (upper(flow_slug));",
