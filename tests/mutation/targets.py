@@ -67,6 +67,7 @@ TARGETS: dict[str, Target] = {
         (f"{_SRC}/upgrade/session.py",),
         (
             _FROZEN,
+            "tests/upgrade/test_session.py",
             "tests/upgrade/test_run.py",
             "tests/upgrade/test_waiting.py",
             "tests/upgrade/test_standby.py",
