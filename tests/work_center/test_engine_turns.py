@@ -21,10 +21,15 @@ CONTRACT = "'prepared', 'dispatching', 'responded', 'unknown', 'cancelled', 'leg
 
 @pytest.fixture
 def older(memory_at: Callable[..., sqlite3.Connection]) -> sqlite3.Connection:
-    """A store after step 31 with an older engine_turns: nine turns, one of each status."""
+    """A store after step 31 with an older engine_turns: a turn of each status, two of them dispatching."""
     connection = memory_at("31", example=True)
     connection.execute("pragma foreign_keys = off")
     run(connection, recorded("older.sql"))
+    connection.execute(
+        "insert into engine_turns (id, work_item_id, action_id, run_id, ordinal, status, owner_boot_id,"
+        " lease_epoch, request_key, created_at, updated_at, input_entry_ids)"
+        " values ('t91', 'w1', 'a1', 'r2', 2, 'dispatching', 'b', 4, 'k91', 1, 2, '[]')"
+    )
     connection.execute("pragma foreign_keys = on")
     return connection
 
@@ -46,6 +51,7 @@ def test_statuses_are_mapped_and_unknown_outcomes_say_why(older: sqlite3.Connect
         ("t7", "cancelled", None, 2),
         ("t8", "legacy_imported", None, 2),
         ("t9", "unknown", None, 2),
+        ("t91", "unknown", UNKNOWN, 2),
     ]
 
 
@@ -195,5 +201,5 @@ def test_the_repair_rebuilds_what_lost_the_contract_after_step_32(older: sqlite3
     result = upgrade_connection(older, now=7000)
     assert [done.step[:2] for done in result.steps] == ["33", "34", "35"]
     wanted = json.loads(recorded("older.json"))["rows"]["engine_turns"]
-    assert [row[0] for row in rows(older)["engine_turns"]] == [row[0] for row in wanted]
+    assert [row[0] for row in rows(older)["engine_turns"]] == [*(row[0] for row in wanted), "t91"]
     assert engine_turns.has_contract(older)
