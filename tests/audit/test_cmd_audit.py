@@ -180,4 +180,6 @@ def test_an_upgraded_database_exits_0_and_says_so(
     result = CliRunner().invoke(main, ["audit", "--dsn", database_at("queue_identity")])
     assert result.exit_code == 0
     assert result.stdout.splitlines()[0] == "info    already-upgraded: this database has queue identity"
-    assert result.stdout.splitlines()[-1].endswith(": this audit has nothing to look for.")
+    assert result.stdout.splitlines()[-1].endswith(
+        ": this audit has nothing to look for; pgflow-migrate status says what is pending."
+    )

@@ -13,6 +13,7 @@ import pytest
 from pgflow_migrate import audit, resources
 from pgflow_migrate.audit import script
 from pgflow_migrate.audit.codes import CODES
+from pgflow_migrate.audit.render import page
 from pgflow_migrate.audit.run import run_audit
 
 Database = psycopg.Connection[dict[str, Any]]
@@ -56,7 +57,9 @@ def about(
 
 CASES: dict[str, Case] = {
     "slug-leading-underscore, flow": Case(
-        "select pgflow.create_flow('_orders');", (about("slug-leading-underscore", "_orders"),)
+        "select pgflow.create_flow('_orders');",
+        (about("slug-leading-underscore", "_orders"),),
+        rename=("_orders", None, "orders"),
     ),
     "slug-leading-underscore, step": Case(
         ORDERS + "select pgflow.add_step('orders', '_seal');",
@@ -64,7 +67,9 @@ CASES: dict[str, Case] = {
         rename=("orders", "_seal", "seal"),
     ),
     "slug-trailing-underscore, flow": Case(
-        "select pgflow.create_flow('orders_');", (about("slug-trailing-underscore", "orders_"),)
+        "select pgflow.create_flow('orders_');",
+        (about("slug-trailing-underscore", "orders_"),),
+        rename=("orders_", None, "orders"),
     ),
     "slug-trailing-underscore, step": Case(
         ORDERS + "select pgflow.add_step('orders', 'seal_', array['pack']);",
@@ -72,7 +77,9 @@ CASES: dict[str, Case] = {
         rename=("orders", "seal_", "seal"),
     ),
     "slug-double-underscore, flow": Case(
-        "select pgflow.create_flow('order__intake');", (about("slug-double-underscore", "order__intake"),)
+        "select pgflow.create_flow('order__intake');",
+        (about("slug-double-underscore", "order__intake"),),
+        rename=("order__intake", None, "order_intake"),
     ),
     "slug-double-underscore, step": Case(
         ORDERS
@@ -131,6 +138,10 @@ CASES: dict[str, Case] = {
         ORDERS + A_RUN + "drop table pgmq.a_orders;",
         (about("queue-incomplete", "orders", None, "orders", samples=("pgmq.a_orders",)),),
     ),
+    "queue-incomplete, the queue": Case(
+        ORDERS + A_RUN + "drop table pgmq.q_orders;",
+        (about("queue-incomplete", "orders", None, "orders", samples=("pgmq.q_orders",)),),
+    ),
     "queue-malformed": Case(
         ORDERS + "drop index pgmq.q_orders_vt_idx; alter table pgmq.q_orders set unlogged;"
         "update pgmq.meta set is_unlogged = true;",
@@ -171,6 +182,19 @@ CASES: dict[str, Case] = {
     "message-without-task": Case(
         ORDERS + """select pgmq.send('orders', '{"total": 7}'::jsonb);""",
         (about("message-without-task", "orders", None, "orders", samples=("orders/1",)),),
+    ),
+    "message-without-task, more than are named": Case(
+        ORDERS + """select pgmq.send('orders', '{"total": 7}'::jsonb) from generate_series(1, 41);""",
+        (
+            about(
+                "message-without-task",
+                "orders",
+                None,
+                "orders",
+                count=41,
+                samples=tuple(f"orders/{number}" for number in range(1, 21)),
+            ),
+        ),
     ),
     "message-body-mismatch": Case(
         ORDERS + A_RUN + """update pgmq.q_orders set message = message || '{"task_index": 5}';""",
@@ -231,6 +255,13 @@ CASES: dict[str, Case] = {
 """Missing rights are in test_privileges.py, the stock helper in test_prune_helper.py."""
 
 NOT_MENDED_BY_STATEMENTS = {"release-unexpected", "row-type-in-function", "prune-helper-customised"}
+# Those whose hints have statements to copy; the others want a decision, or SQL that is longer than a hint.
+MENDED_BY_THE_HINT = {
+    *("queue-absent", "queue-metadata-missing", "queue-incomplete", "queue-sequence-behind", "pgmq-absent"),
+    *("queue-referenced-by-other-flow", "message-without-task"),
+}
+# What would delete what somebody may want back.
+DESTROYS = re.compile(r"\b(drop|delete|truncate|purge)|delete_flow_and_data", re.IGNORECASE)
 
 
 def page_section(heading: str) -> str:
@@ -282,6 +313,37 @@ def test_the_preflight_raises_for_errors_and_only_for_them(name: str, database: 
     assert refused.value.diag.message_primary == f"{len(expected)} {stand} in the way of queue identity"
 
 
+def hinted(finding: audit.Finding) -> list[str]:
+    """The statements of a hint that a page would offer to copy."""
+    return [text for is_sql, text in page.parts(finding.hint, finding.code) if is_sql]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_statements_of_the_hint_mend_it_and_destroy_nothing(
+    name: str, database: Database, audited: Callable[[Database], list[tuple[Any, ...]]]
+) -> None:
+    code = name.split(",")[0]
+    if (
+        code == "pgmq-absent"
+        and not database.execute("select name from pg_available_extensions where name = 'pgmq'").fetchone()
+    ):
+        pytest.skip("this server has PGMQ from plain SQL: create extension cannot bring it back")
+    database.execute(CASES[name].arrange)
+    found = [finding for finding in run_audit(database).findings if finding.severity != "info"]
+    assert {finding.code for finding in found if hinted(finding)} == MENDED_BY_THE_HINT & {code}
+    rounds = 0
+    while found and code in MENDED_BY_THE_HINT:
+        rounds += 1
+        for finding in found:
+            for statements in hinted(finding):
+                assert not DESTROYS.search(statements)
+                database.execute(statements.encode())
+        found = [finding for finding in run_audit(database).findings if finding.severity != "info"]
+        assert rounds <= 3
+        assert {finding.code for finding in found} <= {code}
+    assert rounds == (3 if name.endswith(" named") else int(code in MENDED_BY_THE_HINT))
+
+
 @pytest.mark.parametrize("name", [name for name in CASES if name not in NOT_MENDED_BY_STATEMENTS])
 def test_the_statements_of_the_page_mend_it(
     name: str, database: Database, audited: Callable[[Database], list[tuple[Any, ...]]]
@@ -300,5 +362,9 @@ def test_the_statements_of_the_page_mend_it(
         database.execute(renaming("orders", "Pack", "pack_twice").encode())
         database.execute(renaming("orders", "PACK", "pack_thrice").encode())
     if code == "slug-invalid" or not case.rename:
-        database.execute(statements(code).encode())
+        # Where the queue itself is missing, the page refers to the other section.
+        sql = statements("queue-absent" if name == "queue-incomplete, the queue" else code)
+        if name.endswith(" named"):
+            sql = sql.replace("array[1]", f"array{[*range(1, 42)]}")
+        database.execute(sql.encode())
     assert audited(database) == []

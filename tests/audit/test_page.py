@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from tests.audit import chromium
 
-from pgflow_migrate.audit import AuditReport, Finding, render
+from pgflow_migrate.audit import AuditReport, Finding, LostMessages, render
 from pgflow_migrate.audit.codes import CODES
 from pgflow_migrate.audit.outlook import Outlook, QueueHealth, Step
 from pgflow_migrate.audit.render import page as rendering
@@ -35,7 +35,7 @@ HOSTILE = (
 
 def _statement(slug: str) -> str:
     """As the audit's hints have it: the name quoted."""
-    return "select pgflow.delete_flow_and_data('" + slug.replace("'", "''") + "');"
+    return "select pgmq.create('" + slug.replace("'", "''") + "');"
 
 
 def _finding(number: int, code: str) -> Finding:
@@ -212,10 +212,9 @@ def test_the_page_can_be_walked_through_by_headings_landmarks_and_links(page: _P
 
 
 def test_the_chart_says_in_words_what_it_shows(text: str, page: _Page) -> None:
-    (chart,) = page.all("svg")
-    assert chart["role"] == "img"
+    (chart,) = [attributes for attributes in page.all("div") if attributes.get("role") == "img"]
     assert chart["aria-labelledby"] == "chart-title chart-text"
-    told = re.search('<desc id="chart-text">(.*?)</desc>', text)
+    told = re.search('<p hidden id="chart-text">(.*?)</p>', text)
     assert told is not None
     assert _Page(told[1]).words == (
         f"{HOSTILE[1][:25]}…: this role may not read it;"
@@ -264,7 +263,7 @@ def test_a_statement_that_does_not_copy_as_it_reads_is_no_statement() -> None:
         (False, "and so on. Or:"),
         (True, "select 1;\nselect 2;"),
     ]
-    hidden = "Delete it: select pgflow.delete_flow_and_data('a\u202eb');"
+    hidden = "Create it: select pgmq.create('a\u202eb');"
     assert [is_statement for is_statement, _ in rendering.parts(hidden, "slug-invalid")] == [False, False]
 
 
@@ -314,6 +313,25 @@ def test_ages_and_sizes_are_for_people() -> None:
 )
 def test_what_is_not_known_is_said(outlook: Outlook, says: str) -> None:
     assert says in _Page(render.html(REPORT, outlook)).words
+
+
+def test_bars_and_rows_have_one_order_and_letters_their_size(text: str) -> None:
+    bars = re.findall('<span class="label">(.*?)</span>', text)
+    (table,) = re.findall("in the order of the bars.*?</table>", text, re.DOTALL)
+    rows = re.findall('<th scope="row"><code>(.*?)</code>', table)
+    assert len(bars) == len(rows) == 3
+    assert [bar[:4] for bar in bars] == [row[:4] for row in rows]
+    assert re.findall('<rect class="ready" width="([0-9.]+%)"', text) == ["0.0%", "97.2%", "0.0%"]
+    assert "viewBox" not in text
+
+
+def test_flows_whose_tasks_lost_their_messages_are_marked() -> None:
+    lost = LostMessages("empty", "empty", 1, ("x/y/0",))
+    text = render.html(replace(REPORT, lost=(lost,)), OUTLOOK)
+    assert re.findall('<tr class="lost">\n<th scope="row"><code>(.*?)</code>', text) == ["empty"]
+    assert "1 live task has no message" in text
+    assert '<p class="told lost">1 live task has no message in the queue: it will never run' in text
+    assert 'class="lost"' not in render.html(REPORT, OUTLOOK)
 
 
 def test_without_an_outlook_its_parts_are_left_out() -> None:

@@ -73,17 +73,20 @@ def test_a_database_that_has_queue_identity_says_so(
     report = run_audit(database)
     assert report.already_upgraded
     assert [(f.severity, f.code, f.samples) for f in report.findings[:-1]] == [
-        ("info", "already-upgraded", ("queue_identity",))
+        ("info", "already-upgraded", ("queue_identity or later",))
     ]
     last = report.findings[-1]
     assert (last.samples[0], last.samples[2:]) == (
         "0 errors, 0 warnings",
-        (f"pgflow queue_identity, PostgreSQL {report.server}",),
+        (f"pgflow queue_identity or later, PostgreSQL {report.server}",),
     )
     assert last.hint == "A point-in-time report."
     document = render.document(report)
     assert document["status"] == "already-upgraded"
-    assert document["note"].endswith(": this audit has nothing to look for.")
+    assert document["note"].endswith(
+        ": this audit has nothing to look for; pgflow-migrate status says what is pending."
+    )
+    assert "nothing to upgrade" not in repr(report)  # dirty_runs is pending
     assert "Nothing stands" not in document["note"]
 
 
@@ -139,6 +142,9 @@ def test_the_preflight_refuses_to_upgrade_twice(
         with pytest.raises(psycopg.Error, match="queue identity is here already") as refused:
             database.execute((resources.revision_sql("queue_identity") / "preflight_raise.sql").read_bytes())
     assert refused.value.sqlstate == "PF001"
+    assert refused.value.diag.message_hint == (
+        "Nothing was changed. pgflow-migrate status says which revision this is, and what is pending."
+    )
 
 
 @pytest.mark.parametrize(

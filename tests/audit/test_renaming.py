@@ -89,6 +89,34 @@ def test_a_renamed_flow_keeps_runs_tasks_archive_and_ids(history: Database, audi
     assert statuses == [{"status": "completed", "count": 2}]
 
 
+def rows(database: Database, table: str) -> list[dict[str, Any]]:
+    found = database.execute(f"select to_jsonb(t) as row from {table} t order by msg_id".encode()).fetchall()
+    return [row["row"] for row in found]
+
+
+def test_the_archive_moves_with_all_its_columns_whether_tasks_have_the_messages_or_not(
+    history: Database, audited: Audited
+) -> None:
+    """Also where the columns stand in another order: a newer PGMQ adds its own at the end of older tables."""
+    history.execute(
+        """
+        alter table pgmq.a_order__intake drop column headers;
+        alter table pgmq.a_order__intake add column headers jsonb;
+        update pgmq.a_order__intake set headers = jsonb_build_object('of', msg_id);
+        select pgmq.send('order__intake', '{"nobody": "knows"}'::jsonb);
+        """
+    )
+    if "last_read_at" in rows(history, "pgmq.a_order__intake")[0]:
+        history.execute("update pgmq.a_order__intake set last_read_at = now() - interval '1 hour'")
+    before = rows(history, "pgmq.a_order__intake")
+    assert [row["headers"] for row in before] == [{"of": 1}, {"of": 2}, {"of": 3}]
+    history.execute(block("Renaming a flow").encode())
+    after = rows(history, "pgmq.a_order_intake")
+    assert after[:3] == before
+    assert [(row["msg_id"], row["message"]) for row in after[3:]] == [(4, {"nobody": "knows"})]
+    assert [row[1] for row in audited(history)] == ["slug-double-underscore"]  # of the step
+
+
 def test_a_flow_that_shares_its_queue_is_renamed_without_dropping_it(
     history: Database, audited: Audited
 ) -> None:

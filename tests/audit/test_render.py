@@ -134,12 +134,25 @@ def test_the_table_groups_by_code_the_worst_first_and_cuts_nothing() -> None:
         " For slug-invalid (1).",
         "  Rename the step, in code and database, once the flow's runs have ended."
         " For step-slug-case-duplicate (1).",
-        "  Create it, and set its sequence. For queue-absent (1).",
-        "  Replace it after the upgrade: pgflow-migrate prune-helper --sql prints its replacement."
+        "  Create the missing queue, and move its sequence above the ids that tasks have."
+        " For queue-absent (1).",
+        "  Replace the helper after the upgrade: pgflow-migrate prune-helper --sql prints its replacement."
         " For prune-helper-stock (1).",
         "",
         f"3 findings stand in the way {POINT}",
     ]
+
+
+def test_what_to_do_is_told_once_more_where_it_takes_more_than_one_hint() -> None:
+    grants = [
+        finding("missing-privilege", hint=f"grant select on pgflow.{table} to auditor;")
+        for table in ("flows", "runs")
+    ]
+    assert printed(report(*grants)).splitlines()[-4:-2] == [
+        "What to do:",
+        "  Give the role the rights that the hints name, or run as the owner. For missing-privilege (2).",
+    ]
+    assert "What to do" not in printed(report(grants[0]))
 
 
 def test_the_worst_is_what_hides_the_rest_then_what_there_is_most_of() -> None:
@@ -233,8 +246,9 @@ def test_junit_has_a_case_for_every_code_and_fails_those_with_errors() -> None:
         "errors": "0",
         "skipped": "0",
         "timestamp": "2026-01-02T03:04:05+00:00",
-        "hostname": "shop",
     }
+    (told,) = suite.findall("properties/property")
+    assert told.attrib == {"name": "database", "value": "shop"}
 
 
 def test_github_annotations_are_one_line_each_and_escaped() -> None:
@@ -253,8 +267,8 @@ def test_github_annotations_are_one_line_each_and_escaped() -> None:
 def test_an_upgraded_database_is_not_said_to_have_nothing_in_the_way() -> None:
     upgraded = report(finding("already-upgraded", samples=("queue_identity",)), finding("point-in-time"))
     sentence = (
-        "Database shop had queue identity already at 2026-01-02 03:04:05 UTC:"
-        " this audit has nothing to look for."
+        "Database shop had queue identity or a later revision already at 2026-01-02 03:04:05 UTC:"
+        " this audit has nothing to look for; pgflow-migrate status says what is pending."
     )
     assert printed(upgraded).splitlines()[0] == "info    already-upgraded: this database has queue identity"
     assert printed(upgraded).splitlines()[-1] == sentence

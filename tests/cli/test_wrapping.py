@@ -71,8 +71,10 @@ def test_an_audit_is_wrapped(
     width: int, database_at: Callable[[str], str], connect: Callable[[str], Database]
 ) -> None:
     dsn = database_at("core_0_16_0")
-    connect(dsn).execute("select pgflow.create_flow('order__intake')")
+    database = connect(dsn)
+    database.execute("select pgflow.create_flow('orders'); select pgflow.add_step('orders', 'pack')")
+    database.execute("select pgmq.send('orders', '{}'::jsonb)")
     lines = on_a_terminal(width, "audit", "--dsn", dsn)
     assert max(map(len, lines)) <= width
-    statement = "select pgflow.delete_flow_and_data('order__intake');"
+    statement = "select pgmq.archive('orders', array[1]::bigint[]);"
     assert sum(statement in line for line in lines) == 1

@@ -24,6 +24,15 @@ declare
   queue_name_pattern constant text := '^[a-z0-9_]{1,47}$';
   sample_limit constant integer := 20;
   queues_per_query constant integer := 500;
+  -- Parts of hints.
+  as_renaming_a_flow constant text :=
+    'as "Renaming a flow" in docs/findings.md does it (pgflow-migrate docs findings).';
+  as_renaming_a_step constant text :=
+    'as "Renaming a step" in docs/findings.md does it (pgflow-migrate docs findings).';
+  after_creation constant text := 'select setval(pg_get_serial_sequence(%L, ''msg_id''), max(message_id)) '
+    'from pgflow.step_tasks where lower(flow_slug) = %L having max(message_id) > 0; '
+    'Tasks that were queued or started have lost their messages with the queue, and no worker will ever claim them: '
+    'to send them anew, see "Live tasks without a message" in docs/findings.md (pgflow-migrate docs findings).';
   caller_search_path constant text := pg_catalog.current_setting('search_path');
   caller_work_mem constant text := pg_catalog.current_setting('work_mem');
   caller_jit constant text := pg_catalog.current_setting('jit');
@@ -278,12 +287,13 @@ begin
   pgflow_there := cardinality(differences) = 0;
 
   if already_upgraded then
-    release := 'queue_identity';
+    release := 'queue_identity or later';
     findings := findings || jsonb_build_object(
       'code', 'already-upgraded',
       'count', 1,
-      'samples', jsonb_build_array('queue_identity'),
-      'hint', 'Queue identity is here already: there is nothing to upgrade, and nothing else was inspected.'
+      'samples', jsonb_build_array('queue_identity or later'),
+      'hint', 'Queue identity is here already: this audit has nothing to look for, and nothing else was '
+        'inspected. pgflow-migrate status says which revision this is, and what is pending.'
     );
   elsif not pgflow_there then
     release := case release when 'not installed' then release else 'unknown' end;
@@ -441,11 +451,12 @@ begin
         c.code, j.flow_slug, j.step_slug, 1 as count, '{}'::text[] as samples,
         case
           when j.step_slug is null then format(
-            'The slug %s. Once its runs have ended, rename the flow in code and database, or delete it: '
-            'select pgflow.delete_flow_and_data(%L);', c.complaint, j.flow_slug)
+            'The slug %s. Once its runs have ended, rename the flow in code and database %s Where neither its '
+            'runs nor its history are wanted any more, pgflow.delete_flow_and_data() deletes all of them, the '
+            'flow and its queue.', c.complaint, as_renaming_a_flow)
           else format(
-            'The slug %s. Once the flow''s runs have ended, rename the step in code and database.',
-            c.complaint)
+            'The slug %s. Once the flow''s runs have ended, rename the step in code and database %s',
+            c.complaint, as_renaming_a_step)
         end as hint
       from judged j
       cross join lateral (
@@ -485,9 +496,10 @@ begin
         case
           when s.flow_slug is null
             then 'The slug differs only in case from the samples, so that they share one queue. Rename all '
-              'but one in code and database; delete_flow_and_data() would drop the queue of all.'
+              'but one in code and database ' || as_renaming_a_flow
+              || ' pgflow.delete_flow_and_data() would drop the queue of all.'
           else 'The slug differs only in case from the samples. Once the flow''s runs have ended, rename all '
-            'but one in code and database.'
+            'but one in code and database ' || as_renaming_a_step
         end as hint
       from shared s
       cross join unnest(s.members) as m (slug)
@@ -504,9 +516,9 @@ begin
         case
           when length(f.flow_slug) > 47 then format(
             'A queue name has at most 47 characters, this one would have %s. Rename the flow in code and '
-            'database.', length(f.flow_slug))
+            'database %s', length(f.flow_slug), as_renaming_a_flow)
           else 'In this database''s locale, lower case makes something else than a-z of the slug''s letters. '
-            'Rename the flow in code and database.'
+            'Rename the flow in code and database ' || as_renaming_a_flow
         end as hint
       -- Steps count as well: a restore without triggers does not check that their flow exists.
       from (select flow_slug from pgflow.flows union select flow_slug from pgflow.steps) f
@@ -741,8 +753,9 @@ begin
     from (
       select
         'queue-absent' as code, s.flow_slug, s.queue_name, 1::bigint as count, '{}'::text[] as samples,
-        format('Create it: select pgmq.create(%L); and set its sequence to the highest message_id of the '
-          'flow''s tasks, so that no id is used twice.', coalesce(s.flow_slug, s.queue_name)) as hint
+        format('Create the queue, and move its sequence above the ids that tasks have: select pgmq.create(%L); ',
+          coalesce(s.flow_slug, s.queue_name))
+        || format(after_creation, 'pgmq.q_' || s.queue_name, s.queue_name) as hint
       from summary s
       where meta_readable and s.spelling_count is null and not s.has_queue and not s.has_archive
       union all
@@ -761,8 +774,12 @@ begin
       union all
       select
         'queue-incomplete', s.flow_slug, s.queue_name, cardinality(p.missing), p.missing,
-        format('Create what is missing: select pgmq.create(%L); and, if it is the queue, set its sequence to '
-          'the highest message_id of the flow''s tasks.', coalesce(s.spellings[1], s.flow_slug, s.queue_name))
+        format('Create what is missing: select pgmq.create(%L);',
+          coalesce(s.spellings[1], s.flow_slug, s.queue_name))
+        || case
+          when s.has_queue then ''
+          else ' ' || format(after_creation, 'pgmq.q_' || s.queue_name, s.queue_name)
+        end
       from summary s
       cross join lateral (
         select array_remove(array[
@@ -1099,18 +1116,22 @@ begin
               case p.code
                 when 'queue-referenced-by-other-flow' then format(
                   'These messages name another flow (%%s). Move them where they belong, or archive them: '
-                  'select pgmq.archive(%%L, array[%%s]::bigint[]);',
-                  array_to_string(p.other_flows, ', '), n.name, array_to_string(p.msg_ids, ', '))
+                  'select pgmq.archive(%%L, array[%%s]::bigint[]);%%s',
+                  array_to_string(p.other_flows, ', '), n.name, array_to_string(p.msg_ids, ', '), l.left_over)
                 when 'message-without-task' then format(
                   'No task has these messages. Nobody but pgflow may send into a flow''s queue. Archive '
-                  'them: select pgmq.archive(%%L, array[%%s]::bigint[]);',
-                  n.name, array_to_string(p.msg_ids, ', '))
+                  'them: select pgmq.archive(%%L, array[%%s]::bigint[]);%%s',
+                  n.name, array_to_string(p.msg_ids, ', '), l.left_over)
                 else
                   'By their id these messages belong to a task, in their body they name none or another. '
                   'Find out which is right, and correct the other.'
               end as hint
             from problem p
             join named n on n.number = p.queue
+            cross join lateral (
+              select case when p.count > cardinality(p.msg_ids)
+                then format(' These are the first %%s: audit again afterwards.', cardinality(p.msg_ids)) else '' end
+            ) l (left_over)
           ) f
           $query$, messages_sql)
         into batch_findings

@@ -18,7 +18,7 @@ begin
       raise exception using
         errcode = 'PF001',
         message = 'queue identity is here already',
-        hint = 'There is nothing to upgrade. Nothing was changed.';
+        hint = 'Nothing was changed. pgflow-migrate status says which revision this is, and what is pending.';
     end if;
     continue when finding.severity <> 'error';
     blocking := blocking + 1;

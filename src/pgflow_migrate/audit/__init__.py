@@ -8,7 +8,7 @@ from pgflow_migrate import lazily
 
 if TYPE_CHECKING:
     from pgflow_migrate.audit.codes import CODES, Code
-    from pgflow_migrate.audit.findings import AuditReport, Finding, Severity
+    from pgflow_migrate.audit.findings import AuditReport, Finding, LostMessages, Severity
     from pgflow_migrate.audit.outlook import Outlook, QueueHealth, Step
     from pgflow_migrate.audit.refusal import findings_from_error
     from pgflow_migrate.audit.run import run_audit, survey
@@ -18,7 +18,7 @@ else:
         __name__,
         {
             "codes": ("CODES", "Code"),
-            "findings": ("AuditReport", "Finding", "Severity"),
+            "findings": ("AuditReport", "Finding", "LostMessages", "Severity"),
             "outlook": ("Outlook", "QueueHealth", "Step"),
             "refusal": ("findings_from_error",),
             "run": ("run_audit", "survey"),
@@ -31,6 +31,7 @@ __all__ = [
     "AuditReport",
     "Code",
     "Finding",
+    "LostMessages",
     "Outlook",
     "QueueHealth",
     "Severity",

@@ -24,7 +24,7 @@ class Code:
     remedy: str
 
 
-_RENAME_FLOW = "Rename the flow, in code and database, once its runs have ended; or delete it."
+_RENAME_FLOW = "Rename the flow, in code and database, once its runs have ended."
 _RENAME_STEP = "Rename the step, in code and database, once the flow's runs have ended."
 _RENAME = "Rename the flow or step, in code and database, once the flow's runs have ended."
 
@@ -36,66 +36,71 @@ _CODES = (
     Code("flow-slug-case-duplicate", "error", "flow slugs differ only in case", _RENAME_FLOW),
     Code("step-slug-case-duplicate", "error", "step slugs of a flow differ only in case", _RENAME_STEP),
     Code("queue-name-invalid", "error", "a flow's slug does not give a queue name", _RENAME_FLOW),
-    Code("queue-absent", "error", "a flow has no queue", "Create it, and set its sequence."),
+    Code(
+        "queue-absent",
+        "error",
+        "a flow has no queue",
+        "Create the missing queue, and move its sequence above the ids that tasks have.",
+    ),
     Code(
         "queue-metadata-missing",
         "error",
         "a flow's queue tables are not in pgmq.meta",
-        "Register them with pgmq.create(), if they are the flow's.",
+        "Register the tables with pgmq.create(), if they are the flow's.",
     ),
     Code(
         "queue-metadata-ambiguous",
         "error",
         "pgmq.meta has a flow's queue in several spellings",
-        "Delete all but one of the rows.",
+        "Delete all but one of the queue's rows in pgmq.meta.",
     ),
     Code(
         "queue-incomplete",
         "error",
         "a flow's queue lacks its queue or its archive table",
-        "Create what is missing with pgmq.create().",
+        "Create the missing table with pgmq.create().",
     ),
     Code(
         "queue-malformed",
         "error",
         "a flow's queue is not what pgmq.create() makes",
-        "Undo the differences that the samples name.",
+        "Undo the differences in the queue that the samples name.",
     ),
     Code(
         "queue-sequence-behind",
         "error",
         "a flow's queue will hand out message ids that tasks have had",
-        "Move the queue's sequence above them.",
+        "Move the queue's sequence above the ids that tasks have.",
     ),
     Code(
         "queue-referenced-by-other-flow",
         "error",
         "a flow's queue holds messages that name another flow",
-        "Move them where they belong, or archive them.",
+        "Move the other flow's messages to its queue, or archive them.",
     ),
     Code(
         "message-without-task",
         "error",
         "a flow's queue holds messages that no task has",
-        "Archive them.",
+        "Look at the messages without a task, then archive them.",
     ),
     Code(
         "message-body-mismatch",
         "error",
         "messages name another task in their body than owns them by id",
-        "Find out which is right, and correct the other.",
+        "Find out which is right, the message's body or the task, and correct the other.",
     ),
     Code(
         "duplicate-queue-message",
         "error",
         "several tasks have the same queue and message id",
-        "Keep the id on the task that the message names, set it to null on the others.",
+        "Keep the message id on the task that the message names, set it to null on the others.",
     ),
     Code(
         "task-flow-mismatch",
         "error",
         "tasks name another flow than their run does",
-        "Find out which is right, and correct the other.",
+        "Find out which is right, the task's flow or the run's, and correct the other.",
     ),
     Code("pgmq-absent", "error", "there is no usable PGMQ", "Install PGMQ 1.5.0 or newer."),
     Code(
@@ -108,37 +113,37 @@ _CODES = (
         "missing-privilege",
         "error",
         "the role cannot see all that has to be judged",
-        "Give it the rights that the hint names, or run as the owner.",
+        "Give the role the rights that the hints name, or run as the owner.",
     ),
     Code(
         "queue-extension-membership",
         "warning",
         "queue objects belong to the extension, which this PGMQ no longer expects",
-        "Detach them, so that the queue can be dropped.",
+        "Detach the queue from the extension, so that it can be dropped.",
     ),
     Code(
         "row-type-in-function",
         "warning",
         "functions of your own take or return rows that get a column",
-        "Adapt those that list the columns; make those with BEGIN ATOMIC again.",
+        "Adapt the functions that list the columns; make those with BEGIN ATOMIC again.",
     ),
     Code(
         "prune-helper-stock",
         "warning",
         "the documented pruning helper is installed",
-        "Replace it after the upgrade: pgflow-migrate prune-helper --sql prints its replacement.",
+        "Replace the helper after the upgrade: pgflow-migrate prune-helper --sql prints its replacement.",
     ),
     Code(
         "prune-helper-customised",
         "warning",
         "a pruning helper of your own is installed",
-        "Adapt it to queue names by hand: pgflow-migrate prune-helper says how.",
+        "Adapt the helper to queue names by hand: pgflow-migrate prune-helper says how.",
     ),
     Code(
         "already-upgraded",
         "info",
         "this database has queue identity",
-        "Nothing to do.",
+        "Nothing to do here: pgflow-migrate status says what is pending.",
     ),
     Code("prune-helper-absent", "info", "no pruning helper is installed", "Nothing to do."),
     Code("backfill-steps", "info", "steps that get a queue name", "Nothing to do."),

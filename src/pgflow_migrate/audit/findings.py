@@ -54,6 +54,23 @@ class Finding:
 
 
 @dataclass(frozen=True)
+class LostMessages:
+    """Live tasks of a flow whose message is not in their queue, so that no worker will ever claim them.
+
+    Attributes:
+        flow_slug: as stored.
+        queue_name: the canonical queue name.
+        tasks: how many.
+        samples: the first 20 of them: run_id/step_slug/task_index.
+    """
+
+    flow_slug: str
+    queue_name: str
+    tasks: int
+    samples: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class AuditReport:
     """What the audit found. A point-in-time report: the upgrade checks again under its locks.
 
@@ -62,12 +79,20 @@ class AuditReport:
         database: name of the database.
         server: version of PostgreSQL, such as ``18.1``.
         taken_at: the time of the snapshot that was read, on the server's clock.
+        lost: the live tasks without a message, by flow and queue, which block nothing; None where the role
+            may not read what it takes to say.
     """
 
     findings: tuple[Finding, ...]
     database: str
     server: str
     taken_at: datetime
+    lost: tuple[LostMessages, ...] | None = ()
+
+    @property
+    def lost_tasks(self) -> int:
+        """How many live tasks are known to have no message."""
+        return sum(lost.tasks for lost in self.lost or ())
 
     @property
     def blocking(self) -> tuple[Finding, ...]:

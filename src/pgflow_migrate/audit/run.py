@@ -14,6 +14,7 @@ from psycopg.rows import dict_row
 from pgflow_migrate import database, reading
 from pgflow_migrate.audit import script
 from pgflow_migrate.audit.findings import AuditReport, Finding
+from pgflow_migrate.audit.lost import lost_messages
 from pgflow_migrate.audit.outlook import Outlook, look
 
 # The time as text, because psycopg reads timestamps in one DateStyle only.
@@ -46,11 +47,13 @@ def run_audit(
         rows = cursor.execute(script.FETCH.encode()).fetchall()
         cursor.execute(script.CLOSE.encode())
         facts = cursor.execute(_FACTS.encode()).fetchall()[0]
+        lost = lost_messages(target)
     return AuditReport(
         findings=tuple(Finding.from_row(row) for row in rows),
         database=facts["database"],
         server=facts["server"],
         taken_at=datetime.fromisoformat(facts["taken_at"]).replace(tzinfo=timezone.utc),
+        lost=lost,
     )
 
 

@@ -130,6 +130,7 @@ def _rows(found: Status) -> Iterator[tuple[str, str]]:
     yield from _activity(found)
     if found.audit_applies:
         yield "audit", _audit(found)
+        yield from _lost(found.audit)
     yield "timeouts", _timeouts(found)
     yield from _named("unread", found.unread)
     yield from _named("next", found.next)
@@ -208,6 +209,13 @@ def _audit(found: Status) -> str:
     earlier = audit.taken_at < found.taken_at - timedelta(seconds=1)
     at = f", at {_time(audit.taken_at)}" if earlier else ""
     return f"{numbers or 'clean'}{blocking}{at}"
+
+
+def _lost(audit: AuditSummary | None) -> Iterator[tuple[str, str]]:
+    if audit is not None and audit.lost_tasks:
+        have = layout.plural(audit.lost_tasks, "live task has", "live tasks have")
+        will = "it will" if audit.lost_tasks == 1 else "they will"
+        yield "", f"{have} no message: {will} never run; pgflow-migrate docs findings says what to do"
 
 
 def _timeouts(found: Status) -> str:

@@ -40,6 +40,8 @@ class AuditSummary:
         warnings: findings that do not, and want to be read.
         notes: the others.
         blocking: the codes of the errors.
+        lost_tasks: live tasks that have no message in their queue; None where the role may not read what it
+            takes to say.
     """
 
     taken_at: datetime
@@ -47,6 +49,7 @@ class AuditSummary:
     warnings: int
     notes: int
     blocking: tuple[str, ...]
+    lost_tasks: int | None = 0
 
 
 @dataclass(frozen=True)
@@ -163,6 +166,7 @@ def _audited(connection: psycopg.Connection[Any], found: Status) -> Status:
         warnings=len(report.of("warning")),
         notes=len(report.of("info")),
         blocking=tuple(sorted({finding.code for finding in report.blocking})),
+        lost_tasks=None if report.lost is None else report.lost_tasks,
     )
     return replace(found, audit=summary)
 

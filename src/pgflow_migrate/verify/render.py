@@ -37,14 +37,8 @@ def verdict(found: Verification) -> str:
 
 def table(found: Verification, console: Console) -> None:
     """For people at a terminal; in a pipe or a file lines are left whole, for grep."""
-    from rich.text import Text
-
     for violation in found.violations:
-        heading = Text.assemble(("broken  ", "bold red"), (violation.check, "bold"))
-        console.print(heading, soft_wrap=True)
-        layout.show(console, printable(violation.found), indent="  ")
-        layout.show(console, printable(violation.hint), indent="  ")
-        console.print()
+        layout.show_broken(console, violation.check, printable(violation.found), printable(violation.hint))
     layout.show(console, verdict(found))
 
 
@@ -79,8 +73,9 @@ def junit(found: Verification) -> str:
         errors="0",
         skipped="0",
         timestamp=found.taken_at.isoformat(),
-        hostname=printable(found.database),
     )
+    properties = ET.SubElement(suite, "properties")
+    ET.SubElement(properties, "property", name="database", value=printable(found.database))
     for check in found.checks.values():
         case = ET.SubElement(suite, "testcase", classname="verify", name=check.name)
         if broken := found.of(check.name):

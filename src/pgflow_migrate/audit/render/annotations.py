@@ -14,6 +14,8 @@ def github(report: AuditReport) -> str:
         annotation(_COMMANDS[finding.severity], finding.code, words.sentence(finding))
         for finding in words.shown(report)
     ]
+    if lost := words.lost(report):
+        lines.append(annotation("warning", "live tasks without a message", lost))
     lines.append(annotation("notice", "pgflow-migrate audit", words.verdict(report)))
     return "\n".join(lines) + "\n"
 

@@ -19,6 +19,9 @@ def document(report: AuditReport) -> dict[str, Any]:
         "taken_at": report.taken_at.isoformat(),
         "note": words.verdict(report),
         "counts": words.counts(report.findings),
+        "lost_messages": None
+        if report.lost is None
+        else [{**dataclasses.asdict(lost), "samples": list(lost.samples)} for lost in report.lost],
         "findings": [
             {**dataclasses.asdict(finding), "samples": list(finding.samples)} for finding in report.findings
         ],

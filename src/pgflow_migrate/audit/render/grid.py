@@ -21,11 +21,16 @@ def table(report: AuditReport, console: Console) -> None:
     """Print a report: its findings, what to do about them, and, in a sentence, what they come to."""
     findings_table(words.shown(report), console)
     to_do = words.to_do(report.findings)
-    if len(to_do) > 1:  # one alone has just been printed
-        layout.show(console, "What to do, the worst first:", style="bold")
+    # What is one hint has just been printed.
+    if len({finding.hint for finding in report.findings if finding.severity != "info"}) > 1:
+        order = ", the worst first" if len(to_do) > 1 else ""
+        layout.show(console, f"What to do{order}:", style="bold")
         for remedy, groups in to_do:
             reasons = ", ".join(f"{group.code.name} ({len(group.findings):,})" for group in groups)
             layout.show(console, f"{remedy} For {reasons}.", indent="  ")
+        console.print()
+    if lost := words.lost(report):
+        layout.show(console, lost, style="yellow")
         console.print()
     layout.show(console, words.verdict(report))
 

@@ -41,6 +41,9 @@ def html(report: AuditReport, outlook: Outlook | None = None) -> str:
             to_do=words.to_do(report.findings),
             groups=words.groups(words.shown(report)),
             bars=chart.bars(outlook.queues) if outlook else None,
+            queues=chart.ordered(outlook.queues) if outlook else (),
+            lost_told=words.lost(report),
+            lost={(lost.flow_slug, lost.queue_name): lost.tasks for lost in report.lost or ()},
             problems=_problems(report.findings),
             codes=CODES,
         )

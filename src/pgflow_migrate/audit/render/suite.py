@@ -21,8 +21,9 @@ def junit(report: AuditReport) -> str:
         errors="0",
         skipped="0",
         timestamp=report.taken_at.isoformat(),
-        hostname=words.printable(report.database),
     )
+    properties = ET.SubElement(suite, "properties")
+    ET.SubElement(properties, "property", name="database", value=words.printable(report.database))
     for code in CODES.values():
         case = ET.SubElement(suite, "testcase", classname=f"audit.{code.severity}", name=code.name)
         found = [finding for finding in words.shown(report) if finding.code == code.name]
@@ -31,6 +32,8 @@ def junit(report: AuditReport) -> str:
             ET.SubElement(case, "failure", type=code.name, message=code.title).text = text
         elif found:
             ET.SubElement(case, "system-out").text = text
-    ET.SubElement(suite, "system-out").text = words.verdict(report)
+    ET.SubElement(suite, "system-out").text = "\n".join(
+        text for text in (words.lost(report), words.verdict(report)) if text
+    )
     ET.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"

@@ -15,6 +15,11 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 # Until these are mended, the audit does not see the rest, or not all of it.
 _BLINDING = ("release-unexpected", "pgmq-absent", "missing-privilege")
 
+LOST_SECTION = "Live tasks without a message"
+"""The section of docs/findings.md."""
+
+_FLOWS_NAMED = 5
+
 # Controls, and what terminals or XML do not take: surrogates, bidirectional overrides, non-characters.
 _UNPRINTABLE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
@@ -117,11 +122,28 @@ def totals(findings: Sequence[Finding]) -> str:
     return ", ".join(plural(by_severity[severity], names[severity]) for severity in SEVERITIES)
 
 
+def lost(report: AuditReport) -> str:
+    """The live tasks without a message, in a sentence or two; empty where there are none."""
+    if not report.lost:
+        return ""
+    one = report.lost_tasks == 1
+    where = ", ".join(f"{printable(found.flow_slug)} {found.tasks:,}" for found in report.lost[:_FLOWS_NAMED])
+    more = f" and {len(report.lost) - _FLOWS_NAMED:,} more" if len(report.lost) > _FLOWS_NAMED else ""
+    return (
+        f"{plural(report.lost_tasks, 'live task has', 'live tasks have')} no message in the queue:"
+        f" {'it' if one else 'they'} will never run, upgraded or not (flow {where}{more})."
+        f' What to do: "{LOST_SECTION}" in docs/findings.md (pgflow-migrate docs findings).'
+    )
+
+
 def verdict(report: AuditReport) -> str:
     """The report in a sentence; a clean one, too, says that it is of one point in time."""
     database, at = printable(report.database), f"{report.taken_at:%Y-%m-%d %H:%M:%S %Z}"
     if report.already_upgraded:
-        return f"Database {database} had queue identity already at {at}: this audit has nothing to look for."
+        return (
+            f"Database {database} had queue identity or a later revision already at {at}: this audit has"
+            " nothing to look for; pgflow-migrate status says what is pending."
+        )
     blocking = len(report.blocking)
     stand = "Nothing stands" if not blocking else plural(blocking, "finding stands", "findings stand")
     return (

@@ -1,0 +1,127 @@
+"""Live tasks whose message is not in their queue: nobody will ever claim them, upgraded or not.
+
+No finding, because the upgrade neither causes nor cures it; ``verify`` tells the same afterwards. It is told
+beside the findings, so that it is known before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import psycopg
+from psycopg import sql
+from psycopg.rows import tuple_row
+
+from pgflow_migrate.audit.findings import LostMessages
+
+_SAMPLES: Final = 20
+_QUEUES_PER_QUERY: Final = 500
+
+_SETTINGS: Final = """
+set local search_path = pg_catalog, pg_temp;
+set local jit = off;
+set local enable_nestloop = off;
+"""
+
+# Whether the role sees all rows of these, and whether tasks name their queues.
+_TABLES: Final = """
+select
+  count(*) = 3 and bool_and(has_schema_privilege(n.oid, 'usage') and has_table_privilege(c.oid, 'select')
+    and not row_security_active(c.oid)),
+  bool_or(c.relname = 'step_tasks' and exists (
+    select from pg_attribute a where a.attrelid = c.oid and a.attname = 'queue_name' and not a.attisdropped
+  ))
+from pg_class c
+join pg_namespace n on n.oid = c.relnamespace
+where n.nspname = 'pgflow' and c.relname in ('runs', 'step_states', 'step_tasks')
+"""
+
+# As verify/operation.sql has it.
+_LIVE: Final = """
+select t.flow_slug, {queue} as queue_name, t.message_id,
+  concat_ws('/', t.run_id, t.step_slug, t.task_index) as task
+from pgflow.step_tasks t
+join pgflow.runs r on r.run_id = t.run_id and r.status = 'started'
+join pgflow.step_states s on s.run_id = t.run_id and s.step_slug = t.step_slug and s.status = 'started'
+where t.status in ('queued', 'started') and t.permanently_stalled_at is null and t.message_id is not null
+"""
+
+_QUEUES: Final = """
+select l.queue_name,
+  coalesce((select count(*) = 1 from pg_attribute a
+    where a.attrelid = c.oid and a.attname = 'msg_id' and a.atttypid = 'bigint'::regtype), false),
+  c.oid is null or (has_schema_privilege(c.relnamespace, 'usage') and has_table_privilege(c.oid, 'select')
+    and not row_security_active(c.oid))
+from (select distinct queue_name from ({live}) t) l
+left join (
+  pg_class c join pg_namespace n on n.oid = c.relnamespace and n.nspname = 'pgmq'
+) on c.relname = 'q_' || l.queue_name and c.relkind in ('r', 'p')
+order by 1
+"""
+
+_LOST: Final = """
+select l.flow_slug, l.queue_name, count(*), (array_agg(l.task order by l.task collate "C"))[1:{samples}]
+from ({live}) l
+where l.queue_name = any ({names})
+  and not exists (select from ({messages}) m where m.queue_name = l.queue_name and m.msg_id = l.message_id)
+group by 1, 2
+"""
+
+_NO_MESSAGE: Final = sql.SQL("select null::text as queue_name, null::bigint as msg_id where false")
+
+
+def lost_messages(connection: psycopg.Connection[Any]) -> tuple[LostMessages, ...] | None:
+    """Count them in the caller's transaction; changes nothing, and gives back what it locks.
+
+    Returns:
+        by flow and queue; None where the role may not read what it takes to say, or where that is not there.
+
+    Raises:
+        psycopg.Error: the server ended it, or a lock was not to be had.
+    """
+    with connection.transaction(force_rollback=True):
+        cursor = connection.cursor(row_factory=tuple_row)
+        cursor.execute(_SETTINGS)
+        ((readable, routed),) = cursor.execute(_TABLES).fetchall()
+        if not readable:
+            return None
+        live = sql.SQL(_LIVE).format(queue=sql.SQL("t.queue_name" if routed else "lower(t.flow_slug)"))
+        try:
+            queues = cursor.execute(sql.SQL(_QUEUES).format(live=live)).fetchall()
+        except (psycopg.errors.UndefinedColumn, psycopg.errors.UndefinedTable):
+            return None  # a damaged schema, which a finding has told
+    if not all(may_be_read for _, _, may_be_read in queues):
+        return None
+    there = {name for name, is_there, _ in queues if is_there}
+    names = [name for name, _, _ in queues]
+    found: list[LostMessages] = []
+    for start in range(0, len(names), _QUEUES_PER_QUERY):
+        found += _lost(connection, live, names[start : start + _QUEUES_PER_QUERY], there)
+    return tuple(sorted(found, key=lambda lost: (lost.flow_slug, lost.queue_name)))
+
+
+def _lost(
+    connection: psycopg.Connection[Any], live: sql.Composed, names: Sequence[str], there: set[str]
+) -> list[LostMessages]:
+    tables: list[sql.Composable] = [
+        sql.SQL("select {} as queue_name, msg_id from pgmq.{}").format(
+            sql.Literal(name), sql.Identifier(f"q_{name}")
+        )
+        for name in names
+        if name in there
+    ]
+    # Without parameters: a name may have a percent sign.
+    query = sql.SQL(_LOST).format(
+        samples=sql.Literal(_SAMPLES),
+        live=live,
+        names=sql.Literal(list(names)),
+        messages=sql.SQL(" union all ").join(tables or [_NO_MESSAGE]),
+    )
+    # Rolled back, because that gives the locks back: those of thousands of queues would exhaust the server's
+    # lock table.
+    with connection.transaction(force_rollback=True):
+        cursor = connection.cursor(row_factory=tuple_row)
+        cursor.execute(_SETTINGS)
+        rows = cursor.execute(query).fetchall()
+    return [LostMessages(flow, queue, tasks, tuple(samples)) for flow, queue, tasks, samples in rows]
