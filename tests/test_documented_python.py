@@ -62,7 +62,7 @@ def test_the_guide_upgrades_a_database_and_works_in_it(
     assert "('queue_identity', 'dirty_runs')" in printed
     assert re.search(r"^queue_identity: \d+\.\d s$", printed, re.MULTILINE)
     assert "0.16.0 is now dirty_runs" in printed
-    assert re.search(r"^35 as before in store\.db\.before-23-", printed, re.MULTILINE)
+    assert re.search(r"^now at 35; as it was before: store\.db\.before-23-", printed, re.MULTILINE)
 
 
 def test_the_guide_stops_at_what_blocks_an_upgrade(

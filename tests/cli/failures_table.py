@@ -526,7 +526,7 @@ _WORKING = (
     Failure(
         "replay",
         "the role may not create databases",
-        "Role … may not create databases.",
+        'Role "…" may not create databases.',
         1,
         test="tests/servers/test_external.py::test_a_role_that_may_not_create_databases_is_refused",
     ),
@@ -664,7 +664,7 @@ _COPYING = (
     Failure(
         "export",
         "rights on pgflow's tables are missing",
-        "Role … may not read ….",
+        'Role "…" may not read ….',
         1,
         test="tests/export/test_export.py::test_pgflow_itself_must_be_readable",
     ),

@@ -156,7 +156,7 @@ def test_pgflow_itself_must_be_readable(grant: Callable[[str], str], tmp_path: P
     result = run(str(tmp_path / "file"), "--dsn", dsn)
     assert result.exit_code == 1
     assert result.stderr == (
-        "error: Role export_reader may not read pgflow.runs.\n"
+        'error: Role "export_reader" may not read pgflow.runs.\n'
         'Grant it: grant usage on schema pgflow to "export_reader";'
         ' grant select on all tables in schema pgflow to "export_reader";\n'
     )

@@ -129,7 +129,7 @@ def test_a_role_that_may_not_create_databases_is_refused(role: Callable[[str], s
     with pytest.raises(PgflowMigrateError) as caught, open_server(role("")):
         pass
     assert str(caught.value) == (
-        'Role somebody may not create databases. Give it the right: alter role "somebody" createdb'
+        'Role "somebody" may not create databases. Give it the right: alter role "somebody" createdb'
     )
 
 
@@ -141,6 +141,6 @@ def test_stand_ins_need_roles_that_somebody_else_may_have_to_create() -> None:
             with pytest.raises(PgflowMigrateError) as caught:
                 Templates(external).surroundings()
             assert str(caught.value) == (
-                "Role somebody may not create the roles anon, authenticated and service_role. "
+                'Role "somebody" may not create the roles anon, authenticated and service_role. '
                 "Create them first, or connect as a superuser."
             )

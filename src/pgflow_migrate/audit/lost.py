@@ -6,7 +6,6 @@ beside the findings, so that it is known before.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 import psycopg
@@ -39,8 +38,7 @@ where n.nspname = 'pgflow' and c.relname in ('runs', 'step_states', 'step_tasks'
 
 # As verify/operation.sql has it.
 _LIVE: Final = """
-select t.flow_slug, {queue} as queue_name, t.message_id,
-  concat_ws('/', t.run_id, t.step_slug, t.task_index) as task
+select t.flow_slug, {queue} as queue_name, t.message_id, t.run_id, t.step_slug, t.task_index
 from pgflow.step_tasks t
 join pgflow.runs r on r.run_id = t.run_id and r.status = 'started'
 join pgflow.step_states s on s.run_id = t.run_id and s.step_slug = t.step_slug and s.status = 'started'
@@ -56,23 +54,31 @@ select l.queue_name,
 from (select distinct queue_name from ({live}) t) l
 left join (
   pg_class c join pg_namespace n on n.oid = c.relnamespace and n.nspname = 'pgmq'
-) on c.relname = 'q_' || l.queue_name and c.relkind in ('r', 'p')
+) on c.relname = {prefix} || l.queue_name and c.relkind in ('r', 'p')
 order by 1
 """
 
-_LOST: Final = """
-select l.flow_slug, l.queue_name, count(*), (array_agg(l.task order by l.task collate "C"))[1:{samples}]
+_TOLD: Final = """
+select l.flow_slug, l.queue_name, count(*),
+  (array_agg(concat_ws('/', l.run_id, l.step_slug, l.task_index)
+    order by l.run_id, l.step_slug collate "C", l.task_index))[1:{samples}]
 from ({live}) l
 where l.queue_name = any ({names})
-  and not exists (select from ({messages}) m where m.queue_name = l.queue_name and m.msg_id = l.message_id)
+  and {exists} (select from ({messages}) m where m.queue_name = l.queue_name and m.msg_id = l.message_id)
 group by 1, 2
 """
 
 _NO_MESSAGE: Final = sql.SQL("select null::text as queue_name, null::bigint as msg_id where false")
 
 
-def lost_messages(connection: psycopg.Connection[Any]) -> tuple[LostMessages, ...] | None:
+def lost_messages(
+    connection: psycopg.Connection[Any], *, samples: int = _SAMPLES
+) -> tuple[LostMessages, ...] | None:
     """Count them in the caller's transaction; changes nothing, and gives back what it locks.
+
+    Args:
+        connection: in a transaction.
+        samples: how many tasks are named at most.
 
     Returns:
         by flow and queue; None where the role may not read what it takes to say, or where that is not there.
@@ -80,6 +86,19 @@ def lost_messages(connection: psycopg.Connection[Any]) -> tuple[LostMessages, ..
     Raises:
         psycopg.Error: the server ended it, or a lock was not to be had.
     """
+    return _live_tasks(connection, "q_", sql.SQL("not exists"), samples)
+
+
+def archived_messages(
+    connection: psycopg.Connection[Any], *, samples: int = _SAMPLES
+) -> tuple[LostMessages, ...] | None:
+    """The same of live tasks whose message is in the archive, whether it is in the queue or not."""
+    return _live_tasks(connection, "a_", sql.SQL("exists"), samples)
+
+
+def _live_tasks(
+    connection: psycopg.Connection[Any], prefix: str, exists: sql.SQL, samples: int
+) -> tuple[LostMessages, ...] | None:
     with connection.transaction(force_rollback=True):
         cursor = connection.cursor(row_factory=tuple_row)
         cursor.execute(_SETTINGS)
@@ -88,7 +107,7 @@ def lost_messages(connection: psycopg.Connection[Any]) -> tuple[LostMessages, ..
             return None
         live = sql.SQL(_LIVE).format(queue=sql.SQL("t.queue_name" if routed else "lower(t.flow_slug)"))
         try:
-            queues = cursor.execute(sql.SQL(_QUEUES).format(live=live)).fetchall()
+            queues = cursor.execute(sql.SQL(_QUEUES).format(prefix=sql.Literal(prefix), live=live)).fetchall()
         except (psycopg.errors.UndefinedColumn, psycopg.errors.UndefinedTable):
             return None  # a damaged schema, which a finding has told
     if not all(may_be_read for _, _, may_be_read in queues):
@@ -97,31 +116,27 @@ def lost_messages(connection: psycopg.Connection[Any]) -> tuple[LostMessages, ..
     names = [name for name, _, _ in queues]
     found: list[LostMessages] = []
     for start in range(0, len(names), _QUEUES_PER_QUERY):
-        found += _lost(connection, live, names[start : start + _QUEUES_PER_QUERY], there)
-    return tuple(sorted(found, key=lambda lost: (lost.flow_slug, lost.queue_name)))
-
-
-def _lost(
-    connection: psycopg.Connection[Any], live: sql.Composed, names: Sequence[str], there: set[str]
-) -> list[LostMessages]:
-    tables: list[sql.Composable] = [
-        sql.SQL("select {} as queue_name, msg_id from pgmq.{}").format(
-            sql.Literal(name), sql.Identifier(f"q_{name}")
+        some = names[start : start + _QUEUES_PER_QUERY]
+        tables: list[sql.Composable] = [
+            sql.SQL("select {} as queue_name, msg_id from pgmq.{}").format(
+                sql.Literal(name), sql.Identifier(f"{prefix}{name}")
+            )
+            for name in some
+            if name in there
+        ]
+        # Without parameters: a name may have a percent sign.
+        query = sql.SQL(_TOLD).format(
+            samples=sql.Literal(samples),
+            live=live,
+            names=sql.Literal(some),
+            exists=exists,
+            messages=sql.SQL(" union all ").join(tables or [_NO_MESSAGE]),
         )
-        for name in names
-        if name in there
-    ]
-    # Without parameters: a name may have a percent sign.
-    query = sql.SQL(_LOST).format(
-        samples=sql.Literal(_SAMPLES),
-        live=live,
-        names=sql.Literal(list(names)),
-        messages=sql.SQL(" union all ").join(tables or [_NO_MESSAGE]),
-    )
-    # Rolled back, because that gives the locks back: those of thousands of queues would exhaust the server's
-    # lock table.
-    with connection.transaction(force_rollback=True):
-        cursor = connection.cursor(row_factory=tuple_row)
-        cursor.execute(_SETTINGS)
-        rows = cursor.execute(query).fetchall()
-    return [LostMessages(flow, queue, tasks, tuple(samples)) for flow, queue, tasks, samples in rows]
+        # Rolled back, because that gives the locks back: those of thousands of queues would exhaust the
+        # server's lock table.
+        with connection.transaction(force_rollback=True):
+            cursor = connection.cursor(row_factory=tuple_row)
+            cursor.execute(_SETTINGS)
+            rows = cursor.execute(query).fetchall()
+        found += [LostMessages(flow, queue, tasks, tuple(named)) for flow, queue, tasks, named in rows]
+    return tuple(sorted(found, key=lambda lost: (lost.flow_slug, lost.queue_name)))

@@ -141,13 +141,13 @@ def _pgflow(connection: psycopg.Connection[Any], release: str, role: str) -> tup
     if grants:
         grantee = sql.Identifier(role).as_string(None)
         raise PgflowMigrateError(
-            f"Role {role} may not read {', '.join(sorted(grants))}.",
+            f'Role "{role}" may not read {", ".join(sorted(grants))}.',
             f"Grant it: grant usage on schema pgflow to {grantee};"
             f" grant select on all tables in schema pgflow to {grantee};",
         )
     if hidden:
         raise PgflowMigrateError(
-            f"Row security hides rows of {', '.join(sorted(hidden))} from role {role}.",
+            f'Row security hides rows of {", ".join(sorted(hidden))} from role "{role}".',
             "Export as a role with bypassrls or, unless it is forced, as the owner.",
         )
     return tuple(sorted(tables, key=lambda table: (_ORDER.index(table.name), table.name)))
@@ -273,7 +273,7 @@ def with_position(connection: psycopg.Connection[Any], queue: Queue) -> Queue:
 
 def _remedy(name: str, role: str, *, hidden: bool, kind: str = "") -> str:
     if hidden:
-        return f"pgmq.{name}: row security hides rows from {role}; export as a role with bypassrls."
+        return f'pgmq.{name}: row security hides rows from role "{role}"; export as a role with bypassrls.'
     target = sql.Identifier("pgmq", name).as_string(None)
     return f"pgmq.{name}: grant select on {kind}{target} to {sql.Identifier(role).as_string(None)};"
 

@@ -20,13 +20,12 @@ from pgflow_migrate.export.rebuild import Rebuilt, rebuild
 from pgflow_migrate.layout import plural
 from pgflow_migrate.releases.chain import HEAD, REVISIONS, revision_of
 from pgflow_migrate.releases.identify import identify
-from pgflow_migrate.replay import checks, digest
+from pgflow_migrate.replay import checks, digest, standing
 from pgflow_migrate.replay.results import Outcome, Report, Result
 from pgflow_migrate.replay.templates import Templates
 from pgflow_migrate.servers import How, Server, pgmq_as_extension
 from pgflow_migrate.upgrade.run import upgrade
 from pgflow_migrate.upgrade.session import AMONG_WORKERS
-from pgflow_migrate.verify.run import verify
 
 # What the repairs of 0.15.1 are there for.
 _REPAIRED = {"core_0_15_0": ("pgflow.step_tasks.status",)}
@@ -151,9 +150,10 @@ def _taken_through(
         if problems:
             return Outcome.DIFFERS, tuple(problems), notes
         return Outcome.BLOCKED, tuple(_words(finding) for finding in report.blocking), notes
-    on_phase("Upgrading")
-    problems += _upgraded(dsn, connection, revision, before, on_phase)
-    return (Outcome.DIFFERS if problems else Outcome.UPGRADES), tuple(problems), notes
+    so_before: list[str] = []
+    problems += _upgraded(dsn, connection, revision, before, so_before, on_phase)
+    outcome = Outcome.DIFFERS if problems else Outcome.UPGRADES
+    return outcome, tuple(problems), (*notes, *so_before)
 
 
 def _refused(dsn: str, connection: psycopg.Connection[Any], report: AuditReport) -> Iterator[str]:
@@ -176,8 +176,12 @@ def _upgraded(
     connection: psycopg.Connection[Any],
     revision: str,
     before: digest.Digest,
+    so_before: list[str],
     on_phase: Callable[[str], None],
 ) -> Iterator[str]:
+    """What contradicts the upgrade's promise; ``so_before`` gets what did not hold before already."""
+    known = standing.before(dsn, connection)
+    on_phase("Upgrading")
     own = checks.release_differences(connection, identify(connection).release or "")
     try:
         result = upgrade(dsn, fence=AMONG_WORKERS)
@@ -197,9 +201,12 @@ def _upgraded(
         if revision != HEAD:
             yield from checks.protocol_differences(connection)
     try:
-        yield from (f"An invariant does not hold: {found}" for found in verify(dsn).violations)
+        new, old = standing.after(dsn, known)
     except PgflowMigrateError as error:
         yield f"The invariants could not be verified: {error}"
+        return
+    yield from (f"An invariant does not hold: {found}" for found in new)
+    so_before += (f"It was so before the upgrade: {found}" for found in old)
 
 
 def _changed(before: digest.Digest, connection: psycopg.Connection[Any]) -> tuple[str, ...]:

@@ -60,7 +60,7 @@ def reach(admin_dsn: str, label: str = "") -> Iterator[ExternalServer]:
         )
     if may_create != (True,):
         raise PgflowMigrateError(
-            f"Role {role} may not create databases.", f'Give it the right: alter role "{role}" createdb'
+            f'Role "{role}" may not create databases.', f'Give it the right: alter role "{role}" createdb'
         )
     host = conninfo_to_dict(admin_dsn).get("host") or "local"
     # Two processes may use one server at the same time.

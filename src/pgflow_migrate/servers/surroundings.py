@@ -68,7 +68,7 @@ def install_surroundings(connection: _Connection) -> None:
         _script(connection, extensions.stand_in_sql("roles"))
     except psycopg.errors.InsufficientPrivilege as error:
         raise PgflowMigrateError(
-            f"Role {connection.info.user} may not create the roles anon, authenticated and service_role.",
+            f'Role "{connection.info.user}" may not create the roles anon, authenticated and service_role.',
             "Create them first, or connect as a superuser.",
         ) from error
     for name in ("extensions_schema", "realtime"):

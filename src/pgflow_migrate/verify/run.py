@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
@@ -25,6 +26,8 @@ from pgflow_migrate.verify.rights import missing_rights
 from pgflow_migrate.verify.violations import Looked, Verification, Violation
 
 _OPERATION = Path(__file__).with_name("operation.sql")
+
+_LIMIT = re.compile(r"(sample_limit constant integer := )20;")
 
 # What the SQL of each revision reads beyond that of the one before, the oldest first. A database that lacks
 # any of the first cannot be judged.
@@ -78,11 +81,12 @@ select current_database()::text as database, split_part(current_setting('server_
 """
 
 
-def verify(dsn: str) -> Verification:
+def verify(dsn: str, *, samples: int = 20) -> Verification:
     """Check every invariant of an upgraded database, in one snapshot; changes nothing.
 
     Args:
         dsn: a connection string in any spelling.
+        samples: how many of what breaks an invariant are named at most.
 
     Raises:
         PgflowMigrateError: it could not look: no connection, a database that is not upgraded or by a newer
@@ -92,10 +96,10 @@ def verify(dsn: str) -> Verification:
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         with reading.explained("verification"):
             connection.execute(SETTINGS.encode())
-            return _verify(connection)
+            return _verify(connection, samples)
 
 
-def _verify(connection: psycopg.Connection[Any]) -> Verification:
+def _verify(connection: psycopg.Connection[Any], samples: int) -> Verification:
     chain = recorder.chain(ScriptDirectory.from_config(Config(str(resources.alembic_ini()))))
     found = catalogue.read(connection)
     grants = ledger.missing_grants(connection)
@@ -109,9 +113,10 @@ def _verify(connection: psycopg.Connection[Any]) -> Verification:
         *record_violations(chain[: chain.index(revision) + 1], versions, recorded),
         *catalogue_violations(found, revision),
         *itertools.chain.from_iterable(
-            _rows(connection, resources.revision_sql(name) / "invariants.sql") for name in _up_to(revision)
+            _rows(connection, resources.revision_sql(name) / "invariants.sql", samples)
+            for name in _up_to(revision)
         ),
-        *_rows(connection, _OPERATION),
+        *_rows(connection, _OPERATION, samples),
     ]
     cursor = connection.cursor(row_factory=dict_row)
     facts = cursor.execute(_FACTS.encode()).fetchall()[0]
@@ -190,9 +195,10 @@ def _refuse_blind(connection: psycopg.Connection[Any]) -> None:
         )
 
 
-def _rows(connection: psycopg.Connection[Any], path: Path) -> Iterator[Violation]:
+def _rows(connection: psycopg.Connection[Any], path: Path, samples: int) -> Iterator[Violation]:
     cursor = connection.cursor(row_factory=dict_row)
-    cursor.execute(path.read_text(encoding="utf-8").encode())
+    block = _LIMIT.sub(rf"\g<1>{samples:d};", path.read_text(encoding="utf-8"), count=1)
+    cursor.execute(block.encode())
     for row in cursor.execute("fetch all from pgflow_migrate_violations").fetchall():
         yield Violation.from_row(row)
     cursor.execute("close pgflow_migrate_violations")
