@@ -252,6 +252,7 @@ def test_relations_of_these_names_in_other_schemas_do_not_matter(superuser: Conn
     superuser.execute("create table public.q_orders (); create table public.a_orders ()")
     superuser.execute("create table public.q_orders_vt_idx ()")
     assert compile_(superuser, "orders", "pack") == "compiled"
+    assert compile_(superuser, "orders", "pack") == "verified"
 
 
 @pytest.mark.parametrize("way", ["create_flow", "ensure_flow_compiled"])
@@ -326,6 +327,16 @@ DAMAGED = {
     "no key": (
         "alter table pgmq.q_orders drop constraint q_orders_pkey",
         "pgmq.q_orders has no primary key on msg_id",
+    ),
+    # A table elsewhere has msg_id where this one has its key.
+    "a key on another column": (
+        "create table public.elsewhere (id int, msg_id bigint);"
+        "alter table pgmq.q_orders drop constraint q_orders_pkey, add primary key (read_ct)",
+        "pgmq.q_orders has no primary key on msg_id",
+    ),
+    "a key on two columns": (
+        "alter table pgmq.a_orders drop constraint a_orders_pkey, add primary key (msg_id, vt)",
+        "pgmq.a_orders has no primary key on msg_id",
     ),
 }
 
