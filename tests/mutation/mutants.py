@@ -36,6 +36,7 @@ class Mutant:
         line: where, from 1.
         before: the line as it is.
         after: the line as it becomes; empty when it goes.
+        nth: which of the file's lines that read like it, from 1.
         text: the whole file as it becomes.
     """
 
@@ -44,12 +45,13 @@ class Mutant:
     line: int
     before: str
     after: str
+    nth: int
     text: str
 
     @property
-    def key(self) -> tuple[str, str, str]:
+    def key(self) -> tuple[str, str, str, int]:
         """What tells it from others also when lines above it come and go."""
-        return self.path, self.before, self.after
+        return self.path, self.before, self.after, self.nth
 
 
 def of_file(root: Path, path: str) -> list[Mutant]:
@@ -63,12 +65,14 @@ def of_file(root: Path, path: str) -> list[Mutant]:
     return sorted(found.values(), key=lambda mutant: mutant.line)
 
 
-def _difference(old: str, new: str) -> tuple[int, str, str]:
-    """The first line that differs, and what it was and is."""
+def _difference(old: str, new: str) -> tuple[int, str, str, int]:
+    """The first line that differs, what it was and is, and which of its kind."""
     before, after = old.split("\n"), new.split("\n")
     place = next(n for n, pair in enumerate(zip(before, after, strict=False)) if pair[0] != pair[1])
     gone = len(before) - len(after)
-    return place + 1, before[place].strip(), "" if gone > 0 else after[place].strip()
+    line = before[place].strip()
+    nth = sum(other.strip() == line for other in before[: place + 1])
+    return place + 1, line, "" if gone > 0 else after[place].strip(), nth
 
 
 def _changed_python(text: str) -> Iterator[tuple[str, str]]:

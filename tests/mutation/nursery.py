@@ -24,6 +24,8 @@ _NEEDED = (
 )  # fmt: skip
 
 
+KILLER = "noticed by "
+KEPT = "kept "
 _MEMORY = 4 * 2**30
 # Hypothesis is loaded here, before pytest could rewrite it.
 _NO_WARNING = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
@@ -78,7 +80,10 @@ def _be_the_child(order: dict[str, Any], log: Path) -> None:
         # A mutant may be as long as the file that it takes the place of, and as old to the second.
         sys.dont_write_bytecode = not order["warm"]
         _use_the_server(order["server"], order["templates"], order["prefix"])
-        status = _templates(order["build"]) if order["build"] else _tests(order["tests"])
+        kept = _keep_what_is_audited() if order["keep"] else []
+        status = _templates(order["build"]) if order["build"] else _tests(order["tests"], order["first"])
+        for name, rows in kept:
+            print(f"{KEPT}{json.dumps([name, rows])}")
     except BaseException as error:
         print(f"{type(error).__name__}: {error}", flush=True)
     finally:
@@ -87,7 +92,7 @@ def _be_the_child(order: dict[str, Any], log: Path) -> None:
         os._exit(int(status))
 
 
-def _tests(arguments: list[str]) -> int:
+def _tests(arguments: list[str], first: list[str]) -> int:
     import pytest
     from hypothesis import Phase, settings
 
@@ -97,17 +102,36 @@ def _tests(arguments: list[str]) -> int:
     settings.load_profile("mutants")
     return int(
         pytest.main(
-            ["-x", "-q", "--tb=short", "-p", "no:cacheprovider", *_NO_WARNING, *arguments], [_QuickFirst()]
+            ["-x", "-q", "--tb=short", "-p", "no:cacheprovider", *_NO_WARNING, *arguments],
+            [_Order(first), _Killer()],
         )
     )
 
 
-class _QuickFirst:
-    """Within each file the properties come last: most mutants do not live to see them."""
+class _Order:
+    """What noticed the last mutants comes first; within each file the properties last: few live so long."""
+
+    def __init__(self, first: list[str]) -> None:
+        self._rank = {name: number for number, name in enumerate(first)}
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
         files = {path: number for number, path in enumerate(dict.fromkeys(item.path for item in items))}
-        items.sort(key=lambda item: (files[item.path], hasattr(item.obj, "hypothesis")))
+        none = len(self._rank)
+        items.sort(
+            key=lambda item: (
+                self._rank.get(item.nodeid, none),
+                files[item.path],
+                hasattr(item.obj, "hypothesis"),
+            )
+        )
+
+
+class _Killer:
+    """Says which test has failed."""
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.failed:
+            print(f"\n{KILLER}{report.nodeid}", flush=True)
 
 
 def _templates(revision: str) -> int:
@@ -145,6 +169,46 @@ def _use_the_server(server: dict[str, str], built: dict[str, str], prefix: str) 
 
     servers.open_server = open_server
     templates.Templates.__init__ = remember  # type: ignore[method-assign,assignment]
+
+
+def _keep_what_is_audited() -> list[tuple[str, list[Any]]]:
+    """From now on each database that a test audits stays; their names, and what was found there last."""
+    import psycopg
+    from psycopg import sql
+
+    from pgflow_migrate import servers
+    from pgflow_migrate.audit import run
+
+    kept: list[tuple[str, list[Any]]] = []
+    found: dict[str, list[Any]] = {}
+    audit, drop = run.run_audit, servers.Server.drop_database
+
+    def run_audit(target: Any, **how: Any) -> Any:
+        report = audit(target, **how)
+        if isinstance(target, psycopg.Connection):
+            rows = [f for f in report.findings if f.severity != "info"]
+            found[target.info.dbname] = [
+                [f.severity, f.code, f.flow_slug, f.step_slug, f.queue_name, f.count, f.samples] for f in rows
+            ]
+        return report
+
+    def drop_database(self: servers.Server, name: str) -> None:
+        if name not in found:
+            drop(self, name)
+            return
+        with psycopg.connect(self.admin_dsn, autocommit=True) as connection:
+            connection.execute(
+                "select pg_terminate_backend(pid, 5000) from pg_stat_activity where datname = %s", [name]
+            )
+            other = f"sound_kept_{name}"
+            connection.execute(
+                sql.SQL("alter database {} rename to {}").format(sql.Identifier(name), sql.Identifier(other))
+            )
+        kept.append((other, found.pop(name)))
+
+    run.run_audit = run_audit
+    servers.Server.drop_database = drop_database  # type: ignore[method-assign]
+    return kept
 
 
 if __name__ == "__main__":

@@ -19,20 +19,28 @@ class Target:
         files: from the top of the checkout.
         tests: what pytest is given, the quickest first.
         select: which of these tests, as pytest's -k; all of them when empty.
+        slow: what pytest is given for mutants that these tests do not notice.
+        slow_select: which of the slow ones.
         sample: how many mutants are tried; 0 is all.
         revision: of what the tests use the newest; a mutant of SQL with which it cannot be built is invalid.
+        audits: the file is the audit's block, which is in no template. Then ``tests`` are run once, and the
+            databases that they audit are kept: a mutant is noticed that finds something else in one of them.
     """
 
     files: tuple[str, ...]
     tests: tuple[str, ...]
     select: str = ""
+    slow: tuple[str, ...] = ()
+    slow_select: str = ""
     sample: int = 0
     revision: str = HEAD
+    audits: bool = False
 
     @property
-    def arguments(self) -> list[str]:
-        """What pytest is given."""
-        return [*self.tests, *(("-k", self.select) if self.select else ())]
+    def stages(self) -> list[list[str]]:
+        """What pytest is given: a list for all mutants, and one for those that are left then."""
+        both = ((self.tests, self.select), (self.slow, self.slow_select))
+        return [[*tests, *(("-k", select) if select else ())] for tests, select in both if tests]
 
 
 _SRC = "src/pgflow_migrate"
@@ -96,10 +104,16 @@ TARGETS: dict[str, Target] = {
         ),
     ),
     "queues-sql": Target(
-        (f"{_QUEUES}/functions/_queue_faults.sql", f"{_DIRTY}/functions/_v2_route_faults.sql"),
-        ("tests/dirty_runs/isolation/test_envelope.py", "tests/queue_identity/test_provisioning.py"),
-        select="each_fault or damaged or lost or every_queue or share or another_flows",
-        sample=25,
+        (f"{_QUEUES}/functions/_queue_faults.sql",),
+        ("tests/queue_identity/test_provisioning.py",),
+        select="superuser and (other_schemas or damaged or lost or every_queue or goes_all_the_way)",
+        slow=("tests/dirty_runs/transitions/test_start.py", "tests/queue_identity/test_provisioning.py"),
+        slow_select="test_a_queue",
+    ),
+    "routes-sql": Target(
+        (f"{_DIRTY}/functions/_v2_route_faults.sql",),
+        ("tests/dirty_runs/transitions/test_start.py",),
+        select="test_a_queue or as_defined or everything",
     ),
     "protocols-sql": Target(
         tuple(
@@ -120,18 +134,28 @@ TARGETS: dict[str, Target] = {
     ),
     "audit-sql": Target(
         (f"{_QUEUES}/preflight_findings.sql",),
-        (
-            "tests/audit/test_each_code_alone.py",
-            "tests/audit/test_tasks.py",
-            "tests/audit/test_messages.py",
-            "tests/audit/test_queue_objects.py",
-            "tests/audit/test_release.py",
-            "tests/hosted/test_in_the_way.py",
-            "tests/audit/test_privileges.py",
+        tuple(
+            f"tests/audit/test_{name}.py"
+            for name in (
+                "each_code_alone",
+                "tasks",
+                "messages",
+                "queue_objects",
+                "slugs",
+                "prune_helper",
+                "release",
+                "many_queues",
+            )
         ),
-        select="exact_names or test_tasks or test_messages or defect or named or in_the_way or privileges",
-        sample=24,
+        select="not (preflight or statements or is_silent)",
+        slow=(
+            "tests/audit/test_prune_helper.py",
+            "tests/audit/test_release.py",
+            "tests/audit/test_privileges.py",
+            "tests/hosted/test_in_the_way.py",
+        ),
         revision="queue_identity",
+        audits=True,
     ),
     "audit": Target(
         (
