@@ -55,7 +55,7 @@ def test_none(database_at: Callable[[str], str], worlds: Callable[[str], World])
     assert table(worlds(database_at("queue_identity"))) == (
         EXIT_OK,
         [
-            "database  DB, with queue identity",
+            "database  DB, at queue identity or later",
             "helper    pgflow.prune_data_older_than(interval): not installed",
             "to do     Nothing. Should you want one:",
             f"          {INSTALL}",
@@ -108,7 +108,7 @@ def test_the_queue_aware_one_and_a_function_of_ones_own(world: World) -> None:
     assert table(world) == (
         EXIT_OK,
         [
-            "database  DB, with queue identity",
+            "database  DB, at queue identity or later",
             "helper    pgflow.prune_data_older_than(interval): the queue-aware one of this pgflow-migrate",
             "to do     Nothing.",
         ],
@@ -130,7 +130,7 @@ def test_the_queue_aware_one_from_before_protocol_2(
         assert table(world) == (
             exit_code,
             [
-                "database  DB, with queue identity",
+                "database  DB, at queue identity or later",
                 f"helper    {prune_helper.SIGNATURE}: the queue-aware one from before protocol 2",
                 "to do     Replace it. It works until the first run of protocol 2 is old; then it fails, and"
                 " deletes nothing.",

@@ -74,7 +74,7 @@ def test_a_database_with_findings_is_blocked_and_exits_3(
     file = file_of("0.16.0/queue_absent")
     result = run(server, "--from", str(file), "--format", "junit")
     assert result.exit_code == 3
-    suite = Xml.fromstring(result.stdout.encode())  # noqa: S314 - our own document
+    (suite,) = Xml.fromstring(result.stdout.encode())  # noqa: S314 - our own document
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("1", "1", "0")
     failure = suite.find("testcase/failure")
     assert failure is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from html.parser import HTMLParser
 from xml.etree import ElementTree as Xml
 
@@ -25,7 +26,7 @@ BLOCKED = Result(
     "0.16.0",
     f"{HOSTILE}.export",
     Outcome.BLOCKED,
-    (f"queue-absent (flow {HOSTILE}): 1. Create it: select pgmq.create('orders');",),
+    (f"queue-absent (flow {HOSTILE}): 1\nCreate the queue: select pgmq.create('orders'); So it is.",),
     2.5,
     (f"Not in the file: {HOSTILE}",),
 )
@@ -67,13 +68,58 @@ def test_the_page_shows_all_of_it_as_text_and_loads_nothing(html: str) -> None:
         "2.50",
     ):
         assert text in found.text
-    assert "Something blocks an upgrade" in found.text
+    assert f"1 database is blocked by findings of the audit: {BLOCKED.id}." in found.text
     assert [tag for tag, _ in found.tags].count("script") == 1  # the frame's own
     for _, attributes in found.tags:
         assert not {"src", "onload", "onclick"} & attributes.keys()
         assert (attributes.get("href") or "#").startswith("#")
     (policy,) = (a["content"] for _, a in found.tags if a.get("http-equiv") == "Content-Security-Policy")
     assert (policy or "").startswith("default-src 'none';")
+
+
+def test_what_is_wrong_stands_apart_from_what_to_do_and_only_our_statements_are_to_copy() -> None:
+    text = page.html(FILE)
+    assert "<pre><code>select pgmq.create(&#39;orders&#39;);</code></pre>" in text
+    assert "<p>Create the queue:</p>" in text
+    sneaky = Result(
+        "0.16.0",
+        "x",
+        Outcome.DIFFERS,
+        ("slug-invalid (flow x: drop table y;): 1\na: drop table z;\nDo: select pgmq.create('x\\ny');",),
+        1,
+        ("Rebuilt: drop table w;",),
+    )
+    assert "<pre>" not in page.html(Report("here", "sql", (sneaky,), "database"))
+
+
+@pytest.mark.parametrize(
+    ("reports", "says"),
+    [
+        ((Report("s", "sql", (GOOD, GOOD)),), "2 scenarios come out as they must."),
+        ((Report("s", "sql", ()),), "Nothing was replayed."),
+        (
+            (Report("s", "sql", (GOOD, SKIPPED, replace(GOOD, name="odd", outcome=Outcome.DIFFERS))),),
+            "1 scenario does not come out as it must: 0.16.0/odd. 1 scenario was skipped. "
+            "1 scenario comes out as it must.",
+        ),
+        (
+            (
+                Report(
+                    "s", "sql", tuple(replace(GOOD, name=f"{n}", outcome=Outcome.DIFFERS) for n in range(6))
+                ),
+            ),
+            "6 scenarios do not come out as they must.",
+        ),
+    ],
+)
+def test_the_summary_says_which(reports: tuple[Report, ...], says: str) -> None:
+    assert page._verdict(reports, None) == says
+
+
+def test_the_summary_of_a_matrix_names_the_servers_that_were_not_there() -> None:
+    assert page._verdict(tuple(cell.report for cell in GRID.cells if cell.report), GRID).endswith(
+        " Could not be used: nowhere with PGMQ as sql. Not there: nowhere with PGMQ as extension."
+    )
 
 
 def test_the_grid_has_a_line_a_server_and_form_and_a_column_a_release() -> None:

@@ -61,7 +61,9 @@ def test_json_is_one_document_with_every_figure() -> None:
 
 
 def test_junit_has_failures_errors_and_skips_and_is_xml_whatever_the_texts_hold() -> None:
-    suite = Xml.fromstring(render.junit(REPORT))  # noqa: S314 - our own document
+    root = Xml.fromstring(render.junit(REPORT))  # noqa: S314 - our own document
+    (suite,) = root
+    assert (root.tag, suite.tag) == ("testsuites", "testsuite")  # as every other command's
     assert suite.attrib == {
         "name": "replay on embedded-18 with PGMQ as sql",
         "tests": "4",

@@ -58,7 +58,9 @@ def replayed(
 
 def so_before(result: Result) -> list[str]:
     start = "It was so before the upgrade: "
-    return [note.removeprefix(start).partition(". ")[0] for note in result.notes if note.startswith(start)]
+    return [
+        ": ".join(note.removeprefix(start).split("\n")[:2]) for note in result.notes if note.startswith(start)
+    ]
 
 
 @pytest.mark.parametrize("revision", ["core_0_15_0", "core_0_16_0", "queue_identity", "dirty_runs"])
@@ -68,8 +70,8 @@ def test_messages_that_were_lost_before_are_notes(
     result = replayed(revision, LOST)
     assert (result.outcome, result.details) == (Outcome.UPGRADES, ())
     assert so_before(result) == [
-        f"live-task-message: queue gone: {'; '.join(TASKS[:3])}",
-        f"live-task-archived: queue put_away: {TASKS[3]}",
+        f"live-task-message, queue gone: 3: {'; '.join(TASKS[:3])}",
+        f"live-task-archived, queue put_away: 1: {TASKS[3]}",
     ]
 
 
@@ -79,7 +81,7 @@ def test_whatever_else_an_upgraded_database_had_is_a_note_too(replayed: Callable
         LOST + "select pgmq.send('gone', '{}'::jsonb); alter table pgmq.q_put_away alter msg_id restart;",
     )
     assert (result.outcome, result.details) == (Outcome.UPGRADES, ())
-    assert [found.partition(":")[0] for found in so_before(result)] == [
+    assert [found.partition(",")[0] for found in so_before(result)] == [
         *("message-without-task", "live-task-message", "live-task-archived", "queue-sequence")
     ]
 
@@ -99,9 +101,9 @@ def test_of_both_only_what_the_upgrade_loses_is_a_difference(
     (told,) = [text for text in result.details if text.startswith("An invariant does not hold: ")]
     # The one that was archived is lost now, as is the other.
     assert told.startswith(
-        f"An invariant does not hold: live-task-message: queue put_away: {TASKS[3]}; {TASKS[4]}. "
+        f"An invariant does not hold: live-task-message, queue put_away: 2\n{TASKS[3]}; {TASKS[4]}\n"
     )
-    assert so_before(result) == [f"live-task-message: queue gone: {'; '.join(TASKS[:3])}"]
+    assert so_before(result) == [f"live-task-message, queue gone: 3: {'; '.join(TASKS[:3])}"]
 
 
 def test_a_scenario_may_have_lost_messages_too(server: Server, templates: Templates, tmp_path: Path) -> None:

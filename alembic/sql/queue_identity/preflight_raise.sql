@@ -38,7 +38,7 @@ begin
         case blocking when 1 then 'finding stands' else 'findings stand' end
       ),
       detail = array_to_string(lines, chr(10)),
-      hint = 'Mend each finding as its hint says (docs/findings.md has the statements), then repeat. '
+      hint = 'Mend each finding as its hint says (pgflow-migrate docs findings has more), then repeat. '
         'Nothing was changed.';
   end if;
 end;

@@ -116,7 +116,8 @@ def _advice(found: PruneHelpers, helper: Helper) -> list[str]:
 
 
 def _rows(found: PruneHelpers) -> Iterator[tuple[str, str]]:
-    yield "database", f"{found.database}, {'with' if found.queue_identity else 'before'} queue identity"
+    at = "at queue identity or later" if found.queue_identity else "before queue identity"
+    yield "database", f"{found.database}, {at}"
     for helper in found.helpers:
         yield "helper", f"{helper.signature}: {_KINDS[helper.kind]}"
         first, *more = _advice(found, helper)

@@ -12,6 +12,7 @@ import psycopg
 
 from pgflow_migrate import database
 from pgflow_migrate.audit.findings import AuditReport, Finding
+from pgflow_migrate.audit.render.words import printable, samples
 from pgflow_migrate.audit.run import run_audit
 from pgflow_migrate.errors import BlockedError, PgflowMigrateError
 from pgflow_migrate.export.document import Header
@@ -26,6 +27,7 @@ from pgflow_migrate.replay.templates import Templates
 from pgflow_migrate.servers import How, Server, pgmq_as_extension
 from pgflow_migrate.upgrade.run import upgrade
 from pgflow_migrate.upgrade.session import AMONG_WORKERS
+from pgflow_migrate.verify.violations import Violation
 
 # What the repairs of 0.15.1 are there for.
 _REPAIRED = {"core_0_15_0": ("pgflow.step_tasks.status",)}
@@ -143,7 +145,7 @@ def _taken_through(
     before = digest.take(connection)
     report = run_audit(connection)
     problems = [f"The audit changed something: {text}." for text in _changed(before, connection)]
-    notes = tuple(f"Warning {_words(finding)}" for finding in report.of("warning"))
+    notes = tuple(f"Warning: {_words(finding)}" for finding in report.of("warning"))
     if report.blocking:
         on_phase("Trying an upgrade that the audit says is blocked")
         problems += _refused(dsn, connection, report)
@@ -205,8 +207,8 @@ def _upgraded(
     except PgflowMigrateError as error:
         yield f"The invariants could not be verified: {error}"
         return
-    yield from (f"An invariant does not hold: {found}" for found in new)
-    so_before += (f"It was so before the upgrade: {found}" for found in old)
+    yield from (f"An invariant does not hold: {_lines(found)}" for found in new)
+    so_before += (f"It was so before the upgrade: {_lines(found)}" for found in old)
 
 
 def _changed(before: digest.Digest, connection: psycopg.Connection[Any]) -> tuple[str, ...]:
@@ -215,6 +217,12 @@ def _changed(before: digest.Digest, connection: psycopg.Connection[Any]) -> tupl
 
 def _key(finding: Finding) -> tuple[Any, ...]:
     return (finding.code, finding.flow_slug, finding.step_slug, finding.queue_name, finding.count)
+
+
+def _lines(violation: Violation) -> str:
+    """What, and how often; what it was found in; what to do."""
+    found = f"{violation.check}, {violation.subject}: {violation.count:,}"
+    return "\n".join(printable(line) for line in (found, violation.sampled, violation.hint) if line)
 
 
 def _words(finding: Finding) -> str:
@@ -228,4 +236,5 @@ def _words(finding: Finding) -> str:
         if name is not None
     ]
     where = f" ({', '.join(named)})" if named else ""
-    return f"{finding.code}{where}: {finding.count:,}. {finding.hint}"
+    found = f"{finding.code}{where}: {finding.count:,}"
+    return "\n".join(printable(line) for line in (found, samples(finding), finding.hint) if line)

@@ -52,14 +52,19 @@ def table(report: Report, console: Console) -> None:
             name = f"\n{printable(result.id)}: {result.outcome.value}"
             console.print(Text(name, style=_STYLES[result.outcome]))
             for detail in result.details:
-                for line in printable(detail).split("\n"):
-                    show(console, line, indent="  ")
+                _told(detail, console)
         if result.notes:
             console.print("\nNotes")
             for note in result.notes:
-                show(console, printable(note).replace("\n", " "), indent="  ")
+                _told(note, console)
     console.print()
     show(console, summary(report))
+
+
+def _told(text: str, console: Console) -> None:
+    """A detail or a note: what, and below it, further in, what belongs to it."""
+    for number, line in enumerate(printable(text).split("\n")):
+        show(console, line, indent="    " if number else "  ")
 
 
 def summary(report: Report) -> str:
@@ -105,7 +110,8 @@ def document(report: Report) -> dict[str, Any]:
 
 def junit(report: Report) -> str:
     """JUnit XML: a test suite a replay, a test case a scenario."""
-    root = suite(report)
+    root = Xml.Element("testsuites", name="replay")
+    root.append(suite(report))
     Xml.indent(root)
     return Xml.tostring(root, encoding="unicode", xml_declaration=True)
 
@@ -158,7 +164,7 @@ def grid(matrix: Matrix, console: Console) -> None:
                 Text(f"\n{where}, {printable(result.id)}: {result.outcome.value}", style="bold red")
             )
             for detail in result.details:
-                show(console, printable(detail).replace("\n", " "), indent="  ")
+                _told(detail, console)
 
 
 def grid_json(matrix: Matrix) -> str:

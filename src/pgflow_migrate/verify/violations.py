@@ -45,11 +45,16 @@ class Violation:
         return cls(row["check"], row["subject"], row["count"], tuple(row["samples"]), row["hint"])
 
     @property
+    def sampled(self) -> str:
+        """The samples in a line, with a sign that there are more."""
+        more = "; …" if self.samples and len(self.samples) < self.count else ""
+        return "; ".join(self.samples) + more
+
+    @property
     def found(self) -> str:
         """Subject, count and samples in a line, each where it says something."""
-        more = "; …" if self.samples and len(self.samples) < self.count else ""
         counted = str(self.count) if self.count > len(self.samples) else ""
-        return ": ".join(part for part in (self.subject, counted, "; ".join(self.samples) + more) if part)
+        return ": ".join(part for part in (self.subject, counted, self.sampled) if part)
 
     def __str__(self) -> str:
         return f"{self.check}: {self.found}. {self.hint}"
