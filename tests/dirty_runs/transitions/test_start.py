@@ -291,6 +291,12 @@ def test_a_queue_that_is_missing_is_rejected(shared: Session) -> None:
         assert shared.start() == {"outcome": "rejected", "reasons": ["queue"]}
 
 
+def test_a_queue_of_one_flow_alone_is_no_reason_whatever_other_flows_there_are(session: Session) -> None:
+    session.define()
+    session.define("other")
+    assert [session.start(flow)["outcome"] for flow in ("demo", "other")] == ["started"] * 2
+
+
 def test_a_queue_that_steps_of_two_flows_use_is_rejected_for_both(session: Session) -> None:
     session.define()
     session.define("other")
