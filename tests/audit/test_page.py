@@ -330,7 +330,7 @@ def test_flows_whose_tasks_lost_their_messages_are_marked() -> None:
     text = render.html(replace(REPORT, lost=(lost,)), OUTLOOK)
     assert re.findall('<tr class="lost">\n<th scope="row"><code>(.*?)</code>', text) == ["empty"]
     assert "1 live task has no message" in text
-    assert '<p class="told lost">1 live task has no message in the queue: it will never run' in text
+    assert '<p class="lost">1 live task has no message in the queue: it will never run' in text
     assert 'class="lost"' not in render.html(REPORT, OUTLOOK)
 
 

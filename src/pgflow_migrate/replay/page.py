@@ -63,7 +63,7 @@ def _page(reports: tuple[Report, ...], grid: Matrix | None, exit_code: int) -> s
 
 
 def _verdict(reports: tuple[Report, ...], grid: Matrix | None) -> str:
-    """How many of what ended how, a sentence each; which ones, where it is a few that are not as they must."""
+    """How many of what ended how, a sentence each; which, where it is a few that are not as they must."""
     said = []
     for outcome, (one, several) in _SAID.items():
         for of in dict.fromkeys(report.of for report in reports):
@@ -89,8 +89,8 @@ def _verdict(reports: tuple[Report, ...], grid: Matrix | None) -> str:
 def _lines(text: str) -> list[list[tuple[bool, str]]]:
     """A detail or note, line by line, and each in prose and in statements to copy.
 
-    Names stand in the first lines and inside the quotes of the last one's statements; a backslash there may be
-    something that cannot be shown.
+    Names stand in the first lines and inside the quotes of the last one's statements; a backslash there may
+    be something that cannot be shown.
     """
     *facts, last = text.split("\n")
     if not facts:
