@@ -123,7 +123,16 @@ def totals(findings: Sequence[Finding]) -> str:
 
 
 def lost(report: AuditReport) -> str:
-    """The live tasks without a message, in a sentence or two; empty where there are none."""
+    """The live tasks without a message, in a sentence or two; empty where there are none.
+
+    That they could not be counted is said where no finding says what is lacking.
+    """
+    told = report.already_upgraded or {finding.code for finding in report.findings} & {*_BLINDING}
+    if report.lost is None and not told:
+        return (
+            "Whether live tasks have lost their messages was not looked at: this role may not read"
+            " pgflow.step_states."
+        )
     if not report.lost:
         return ""
     one = report.lost_tasks == 1
