@@ -101,9 +101,10 @@ RUNS = {
     "make evidence": Run(
         says="3 of 3 checks passed", with_arguments="EVIDENCE_ARGS='--topic reporting --workers 0'"
     ),
-    'alembic -x dsn="$PGFLOW_DSN" downgrade queue_identity': Run(
-        at="dirty_runs", says="downgrade dirty_runs -> queue_identity"
-    ),
+    (
+        "alembic -c \"$(python -c 'from pgflow_migrate import resources; print(resources.alembic_ini())')\""
+        ' -x dsn="$PGFLOW_DSN" downgrade queue_identity'
+    ): Run(at="dirty_runs", says="downgrade dirty_runs -> queue_identity"),
     "make benchmark": Run(
         says="pgflow-migrate upgrade", with_arguments="BENCHMARK_ARGS='--tasks 500 --flows 3 --messages 100'"
     ),

@@ -133,6 +133,7 @@ def test_the_wheel_has_the_package_its_resources_and_nothing_else(wheel: dict[st
         for path in [ROOT / name, *(ROOT / name).rglob("*")]
         if path.is_file() and path.suffix != ".pyc"
     }
+    resources |= {f"pgflow_migrate/_resources/docs/{path.name}" for path in (ROOT / "docs").glob("*.md")}
     about = {"METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE", "licenses/NOTICE"}
     assert set(wheel) == code | resources | {f"{information}/{name}" for name in about}
 
@@ -182,6 +183,12 @@ def test_the_pruning_helper_is_in_it(installed: Path, tmp_path: Path) -> None:
 def test_the_schemas_are_in_it(installed: Path, tmp_path: Path) -> None:
     printed = _run(installed, tmp_path, "audit", "--json-schema")
     expected = (ROOT / "schemas/audit.schema.json").read_text(encoding="utf-8")
+    assert (printed.returncode, printed.stdout) == (0, expected)
+
+
+def test_the_documents_are_in_it(installed: Path, tmp_path: Path) -> None:
+    printed = _run(installed, tmp_path, "docs", "upgrade")
+    expected = (ROOT / "docs/upgrade.md").read_text(encoding="utf-8")
     assert (printed.returncode, printed.stdout) == (0, expected)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 _QUOTED = r"""'(?:[^']|'')*'|"(?:[^"]|"")*\""""
 
@@ -58,6 +59,29 @@ def show(console: Console, text: str, *, style: str = "", indent: str = "") -> N
     """Print ``text``, wrapped, without reading markup in it."""
     for line in lines(text, width_of(console), indent):
         console.print(line, style=style or None, markup=False, emoji=False, soft_wrap=True)
+
+
+def show_broken(console: Console, name: str, *texts: str) -> None:
+    """Print what does not hold: its name, what was found and what to do below it, and a blank line."""
+    from rich.text import Text
+
+    console.print(Text.assemble(("broken  ", "bold red"), (name, "bold")), soft_wrap=True)
+    for text in texts:
+        show(console, text, indent="  ")
+    console.print()
+
+
+def show_table(console: Console, table: Table) -> None:
+    """Print a table without the blanks that fill its last column, and as wide as it is where nobody looks."""
+    from rich.segment import Segment, Segments
+
+    options = console.options if console.is_terminal else console.options.update(width=10_000)
+    for line in console.render_lines(table, options, pad=False):
+        while line and not line[-1].text.strip():
+            line.pop()
+        if line:
+            line[-1] = Segment(line[-1].text.rstrip(), line[-1].style)
+        console.print(Segments([*line, Segment.line()]), soft_wrap=True)
 
 
 def parts(text: str) -> Iterator[tuple[bool, str]]:

@@ -1,4 +1,4 @@
-"""Where the Alembic environment, the audits, the helpers, the schemas and the fixtures are.
+"""Where the Alembic environment, the audits, the helpers, the schemas, the docs and the fixtures are.
 
 They live at the top of a checkout and, in a wheel, inside the package. This is the one module that knows.
 """
@@ -51,6 +51,11 @@ def helpers() -> Path:
 def schema(command: str) -> Path:
     """The JSON Schema of what ``command --format json`` prints."""
     return root() / "schemas" / f"{command}.schema.json"
+
+
+def docs() -> Path:
+    """The folder of the documentation, a Markdown file a page."""
+    return root() / "docs"
 
 
 def fixtures() -> Path:

@@ -14,6 +14,7 @@ DOCUMENT = ROOT / "CONTRIBUTING.md"
 BEGIN, END = "<!-- failures -->\n", "<!-- /failures -->\n"
 
 GAP = "…"  # in a sentence: whatever the case brings
+NOTHING = "nothing"
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,7 @@ _ANY = (
     Failure(
         "any", "a value that an option does not take", "Invalid value for '…': …", 2, "status --format xml"
     ),
+    Failure("any", "downgrade, which is no command", "No such command 'downgrade'. …", 2, "downgrade"),
     Failure("any", "an argument is missing", "Missing argument '…'.", 2, "work-center status"),
     Failure(
         "any",
@@ -72,7 +74,7 @@ _ANY = (
     ),
     Failure(
         "any",
-        "Ctrl-C, SIGTERM or SIGHUP while nothing is to be undone",
+        "Ctrl-C, SIGTERM or SIGHUP while nothing is to be undone; replay and demo, always",
         "Ended by ….",
         1,
         test="tests/cli/test_main.py::test_an_error_is_a_sentence_a_remedy_and_an_exit_code",
@@ -82,7 +84,22 @@ _ANY = (
         "stdout or --output is closed or full",
         "The output could not be written: ….",
         1,
-        test="tests/cli/test_outputs.py::test_a_pipe_that_nobody_reads_is_one_sentence",
+        test="tests/cli/test_outputs.py::test_a_report_that_does_not_fit_is_one_sentence",
+    ),
+    Failure(
+        "any that only looks",
+        "the reader of stdout has gone, such as head",
+        NOTHING,
+        1,
+        test="tests/cli/test_outputs.py::"
+        "test_a_command_that_only_looks_ends_without_a_word_when_its_reader_has_gone",
+    ),
+    Failure(
+        "export, dirty-runs reconcile",
+        "the reader of stdout has gone",
+        "The output could not be written: ….",
+        1,
+        test="tests/cli/test_outputs.py::test_a_command_that_has_changed_something_says_so_all_the_same",
     ),
     Failure(
         "any",
@@ -225,6 +242,14 @@ _CONNECTING = (
 )
 
 _LOOKING = (
+    Failure("docs", "no such page", 'There is no page "…".', 2, "docs upgarde"),
+    Failure(
+        "audit",
+        "--output cannot be opened",
+        "… cannot be opened: ….",
+        1,
+        "audit --dsn {old} --output no/report",
+    ),
     Failure(
         "audit",
         "findings block the upgrade",

@@ -183,6 +183,25 @@ def test_what_is_wrong_in_a_file_is_said_with_file_and_key(folder: Path, invoke:
     assert result.stderr == f"error: {file}: {message}\n{remedy}\n"
     assert "secret" not in result.stderr
     assert invoke("status", "--help").exit_code == EXIT_OK  # help does without
+    assert invoke("docs", "configuration").exit_code == EXIT_OK  # and so does what tells how to mend it
+
+
+@pytest.mark.parametrize(
+    ("text", "missing"),
+    [("'nope*'", "nope*"), ("['empty*', 'none']", "none"), ("[['x']]", None), ("[true]", None)],
+)
+def test_an_option_that_may_be_repeated_takes_a_list(
+    folder: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch, text: str, missing: str | None
+) -> None:
+    file = write(folder / config.OWN, f"[replay]\nscenario = {text}")
+    result = invoke("replay")
+    told = result.stderr.splitlines()[0]
+    if missing is None:
+        assert told == f"error: {file}: replay.scenario is neither text nor a number."
+        return
+    assert (result.exit_code, told) == (EXIT_USAGE, f"error: No scenario is called '{missing}'.")
+    monkeypatch.setenv("PGFLOW_MIGRATE_REPLAY_SCENARIO", "empty* neither")
+    assert "No scenario is called 'neither'." in invoke("replay").stderr
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import pty
 import re
 import signal
+import struct
 import subprocess
 import sys
+import termios
 from collections.abc import Callable, Iterator
 from typing import IO
 
@@ -201,18 +205,44 @@ def test_watch_prints_page_after_page_where_nobody_looks_and_ctrl_c_ends_it(busy
     assert shown(second)["queues"] == shown(first)["queues"]
 
 
-def test_watch_draws_anew_on_a_terminal(busy: str) -> None:
+@pytest.mark.parametrize("height", [50, 9])
+def test_watch_draws_over_the_other_screen_and_leaves_the_scrollback_alone(busy: str, height: int) -> None:
     ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", height, 200, 0, 0))
     child = watching(busy, stdout=theirs)
     os.close(theirs)
+
+    def read() -> bytes:
+        with contextlib.suppress(OSError):  # Linux: the other end is closed
+            return os.read(ours, 65536)
+        return b""
+
     drawn = b""
-    while drawn.count(b"\x1b[H\x1b[2J") < 2:
-        drawn += os.read(ours, 65536)
+    while drawn.count(b"\x1b[H") < 3:
+        more = read()
+        assert more, drawn
+        drawn += more
     assert ended(child, signal.SIGINT) == (EXIT_OK, b"")
+    while more := read():
+        drawn += more
     os.close(ours)
-    page = drawn.split(b"\x1b[H\x1b[2J")[1]
-    assert b"database   glance (" in page
-    assert b"additions" in page
+    text = drawn.decode().replace("\r\n", "\n")
+    first, page, *_ = text.split("\x1b[H")
+    assert first == "\x1b[?1049h"
+    assert page.endswith("\x1b[K\n\x1b[J")
+    lines = page.removesuffix("\x1b[J").splitlines()
+    assert lines[0].startswith("database   glance (")
+    if height == 9:
+        assert len(lines) == 8
+        assert re.fullmatch(r"… \d+ more lines: --format json has all\x1b\[K", lines[7])
+    else:
+        assert lines[-1].startswith("           … and 1 more")
+    # At the end the last page stands on the terminal's own screen, as a whole.
+    last = text.partition("\x1b[?1049l\r\n")[2]
+    names = list(shown(last))
+    assert (names[0], names[-1]) == ("database", "additions")
+    assert "\x1b[3J" not in text
+    assert "\x1b[2J" not in text
 
 
 def test_watch_as_json_is_an_object_a_line_and_waits_for_a_server_that_lets_nobody_in(busy: str) -> None:

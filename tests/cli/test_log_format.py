@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,23 @@ def test_a_workers_log_keeps_its_levels(capsys: pytest.CaptureFixture[str]) -> N
     assert (late["level"], late["event"]) == ("warning", "late: task 7")
     assert (broke["level"], broke["event"]) == ("error", "it broke")
     assert broke["traceback"].endswith("ValueError: of this kind")
+
+
+def test_a_workers_lines_have_their_time_in_utc(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        with cmd_worker._logging(debug=False) as log:
+            log.info("here")
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    at, _, said = capsys.readouterr().err.partition(" UTC ")
+    assert said == "INFO here\n"
+    told = datetime.strptime(f"{at} +0000", "%Y-%m-%d %H:%M:%S.%f %z")
+    assert abs(datetime.now(timezone.utc) - told) < timedelta(minutes=5)
 
 
 def test_neither_colours_nor_spinners_come_in(

@@ -141,6 +141,69 @@ def test_an_unknown_command_is_a_usage_error(invoke: Invoke) -> None:
     assert "No such command 'upgarde'" in result.stderr
 
 
+def test_downgrade_is_no_command_but_an_answer(invoke: Invoke) -> None:
+    result = invoke("downgrade", "--dsn", "host=db")
+    assert (result.exit_code, result.stdout) == (EXIT_USAGE, "")
+    told = " ".join(result.stderr.split())
+    assert "Error: No such command 'downgrade'. From dirty_runs back to queue identity: alembic" in told
+    assert "downgrade queue_identity, which pgflow-migrate docs upgrade shows in full" in told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name", "value", "said"),
+    [
+        ("audit", "PGFLOW_MIGRATE_AUDIT_FORMAT", "yaml", "(for '--format'): 'yaml' is not one of"),
+        ("upgrade", "PGFLOW_MIGRATE_UPGRADE_MAX_WAIT", "7", "(for '--max-wait'): '7' is no duration"),
+        ("status", "PGFLOW_MIGRATE_LOG_FORMAT", "xml", "(for '--log-format'): 'xml' is not one of"),
+        (
+            "dirty-runs status",
+            "PGFLOW_MIGRATE_DIRTY_RUNS_STATUS_LIMIT",
+            "0",
+            "(for '--limit'): 0 is not in the range",
+        ),
+    ],
+)
+def test_a_wrong_value_of_the_environment_names_its_variable(
+    invoke: Invoke, monkeypatch: pytest.MonkeyPatch, arguments: str, name: str, value: str, said: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    result = invoke(*arguments.split())
+    assert (result.exit_code, result.stdout) == (EXIT_USAGE, "")
+    assert f"Error: Invalid value for {name} {said}" in result.stderr
+    # On the command line the option is what is wrong.
+    option = re.search(r"--[\w-]+", said)
+    assert option is not None
+    top = [option[0], value] if name.endswith("LOG_FORMAT") else []
+    result = invoke(*top, *arguments.split(), *([] if top else [option[0], value]))
+    assert f"Error: Invalid value for '{option[0]}': " in result.stderr
+
+
+def test_a_file_that_cannot_be_opened_is_one_sentence_of_ours(
+    database_at: Callable[[str], str], invoke: Invoke
+) -> None:
+    arguments = ("audit", "--dsn", database_at("core_0_16_0"), "--output", "/nonexistent/x")
+    result = invoke(*arguments)
+    assert (result.exit_code, result.stdout) == (EXIT_COULD_NOT_RUN, "")
+    assert result.stderr == (
+        "error: /nonexistent/x cannot be opened: No such file or directory.\n"
+        "Name another file, in a folder that is there and that you may write to.\n"
+    )
+    document = json.loads(invoke(*arguments, "--format", "json").stdout)
+    assert document["error"]["message"] == "/nonexistent/x cannot be opened: No such file or directory."
+
+
+def test_click_tells_nothing_but_usage_errors_in_its_own_words() -> None:
+    """Those end with 2; what ends with 1 is told as everything else is."""
+    kinds = {kind for kind in vars(click.exceptions).values() if isinstance(kind, type)}
+    own = {kind for kind in kinds if issubclass(kind, click.ClickException) and kind.exit_code == 1}
+    assert own == {click.ClickException, click.FileError}
+    for module, _ in COMMANDS.values():
+        spec = importlib.util.find_spec(f"pgflow_migrate.cli.{module}")
+        assert spec is not None
+        assert spec.loader is not None
+        assert "ClickException(" not in spec.loader.get_source(spec.name)  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_scripts_are_printed_and_complete_commands(run: Run, shell: str) -> None:
     script = run(_PGFLOW_MIGRATE_COMPLETE=f"{shell}_source")

@@ -5,18 +5,22 @@ from __future__ import annotations
 import io
 import json
 import os
+import shlex
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+from click.testing import CliRunner
 
-from pgflow_migrate.cli import main
+from pgflow_migrate.cli import main, output
 from pgflow_migrate.errors import EXIT_COULD_NOT_RUN, EXIT_FENCE, EXIT_OK
+from pgflow_migrate.replay.templates import Templates
+from pgflow_migrate.servers import Server
 from pgflow_migrate.work_center import baseline
 
 FULL = Path("/dev/full")
@@ -132,11 +136,95 @@ def test_a_report_that_does_not_fit_is_one_sentence(
     assert len(done.stderr.splitlines()) <= 2
 
 
-@pytest.mark.parametrize("command", ["status", "audit"])
-def test_a_pipe_that_nobody_reads_is_one_sentence(database_at: Callable[[str], str], command: str) -> None:
-    done = run_with_nobody_reading(command, "--dsn", database_at("core_0_16_0"), stream="stdout")
+LOOKS = (
+    "--version",
+    "--help",
+    "docs",
+    "docs upgrade",
+    "audit --dsn {old}",
+    "audit --dsn {old} --format html",
+    "audit --sql",
+    "audit --json-schema",
+    "status --dsn {old}",
+    "status --dsn {old} --watch 60 --format json",
+    "--debug verify --dsn {new}",
+    "prune-helper --sql",
+    "prune-helper --dsn {old}",
+    "upgrade --sql",
+    "upgrade --dsn {old} --dry-run --format json",
+    "dirty-runs contract",
+    "dirty-runs inventory",
+    "dirty-runs status --dsn {new}",
+    "work-center status {store}",
+    "work-center verify {store}",
+)
+
+
+@pytest.fixture(scope="module")
+def looked_at(
+    server: Server, templates: Templates, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, str]]:
+    """What is looked at."""
+    store = tmp_path_factory.mktemp("store") / "store.db"
+    with sqlite3.connect(store) as connection:
+        baseline.create(connection)
+    connection.close()
+    yield {
+        "old": templates.clone("core_0_16_0", "looked_at_old"),
+        "new": templates.clone("dirty_runs", "looked_at_new"),
+        "store": str(store),
+    }
+    for name in ("old", "new"):
+        server.drop_database(f"looked_at_{name}")
+
+
+@pytest.mark.parametrize("command", LOOKS)
+def test_a_command_that_only_looks_ends_without_a_word_when_its_reader_has_gone(
+    looked_at: dict[str, str], command: str
+) -> None:
+    arguments = [argument.format(**looked_at) for argument in shlex.split(command)]
+    done = run_with_nobody_reading(*arguments, stream="stdout")
     assert done.returncode == EXIT_COULD_NOT_RUN
-    assert done.stderr.splitlines()[0] == "error: The output could not be written: Broken pipe."
+    heard = [line for line in done.stderr.splitlines() if line]
+    if command.startswith("upgrade --dsn"):
+        heard = [line for line in heard if not line.startswith(("Found ", "queue_identity", "dirty_runs"))]
+    assert heard == []
+
+
+@pytest.mark.parametrize("name", ["replay", "demo"])
+def test_so_does_a_trial(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(*_: object, **__: object) -> None:
+        raise output.ReaderGoneError("Nobody is there.")
+
+    monkeypatch.setattr("pgflow_migrate.servers.open_server", gone)
+    result = CliRunner().invoke(main, [name, "--format", "json"])
+    assert (result.exit_code, result.stdout) == (EXIT_COULD_NOT_RUN, "")
+    assert "error" not in result.stderr
+
+
+def test_a_command_that_has_changed_something_says_so_all_the_same(
+    looked_at: dict[str, str], tmp_path: Path
+) -> None:
+    for arguments in (
+        ["export", str(tmp_path / "file"), "--dsn", looked_at["old"]],
+        ["dirty-runs", "reconcile", "--next", "--dsn", looked_at["new"]],
+    ):
+        done = run_with_nobody_reading(*arguments, stream="stdout")
+        assert done.returncode == EXIT_COULD_NOT_RUN
+        assert done.stderr.splitlines() == [
+            "error: The output could not be written: Broken pipe.",
+            "Whatever else the command did is done.",
+        ]
+    assert (tmp_path / "file").is_file()
+
+
+@needs_full
+@pytest.mark.parametrize("command", ["--version", "docs upgrade", "work-center status {store}"])
+def test_a_full_output_is_one_sentence_for_every_command(looked_at: dict[str, str], command: str) -> None:
+    with FULL.open("w") as full:
+        done = run(*(argument.format(**looked_at) for argument in command.split()), stdout=full)
+    assert done.returncode == EXIT_COULD_NOT_RUN
+    assert done.stderr.splitlines()[0] == "error: The output could not be written: No space left on device."
     assert "Traceback" not in done.stderr
 
 

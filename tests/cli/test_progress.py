@@ -57,8 +57,7 @@ def test_the_bar_names_what_runs_and_counts_from_the_fence(terminal: io.StringIO
 def test_without_an_estimate_there_is_the_time_alone(terminal: io.StringIO) -> None:
     with progress.working("Auditing [x]", quiet=False, expected=lambda: None):
         pass
-    assert "Auditing [x]" in terminal.getvalue()
-    assert " 0 s" in terminal.getvalue()
+    assert "Auditing [x] 0 s\r" in terminal.getvalue()
     assert "of about" not in terminal.getvalue()
 
 
@@ -84,7 +83,7 @@ def test_what_can_be_counted_has_numbers_and_an_estimate(
     assert "Preparing [x]" in terminal.getvalue()
     after = terminal.getvalue()[before:]
     assert "left" not in after
-    assert re.search(r"\[phase\] +\d+ s\r", after)
+    assert re.search(r"\[phase\] \d+ s\r", after)
     assert "[said]\n" in after
 
 
@@ -130,7 +129,8 @@ def test_a_replay_shows_how_far_it_is_and_ctrl_c_leaves_nothing() -> None:
         with child.stdout as stdout:
             assert stdout.read() == b""
         assert child.wait(30) == EXIT_COULD_NOT_RUN
-        assert re.search(rb"error:[^\n]* (Ended by Ctrl-C|Ctrl-C ended the upgrade)", told), told
+        end = b"error:\x1b[0m Ended by Ctrl-C.\r\nThe databases that were made for it are gone.\r\n"
+        assert told.endswith(end), told
         assert list(Path(folder).iterdir()) == []
 
 
@@ -139,7 +139,7 @@ def test_an_export_counts_tables(
 ) -> None:
     dsn = database_at("core_0_16_0")
     assert invoke("export", "--dsn", dsn, str(tmp_path / "file")).exit_code == EXIT_OK
-    assert re.search(r"pgflow\.flows .* 0 of \d+, 0 s", terminal.getvalue())
+    assert re.search(r"pgflow\.flows .* 0 of \d+, \d+ s", terminal.getvalue())
     written = len(terminal.getvalue())
     json_ = ("--force", "--format", "json")
     assert invoke("export", "--dsn", dsn, str(tmp_path / "file"), *json_).exit_code == EXIT_OK

@@ -43,6 +43,7 @@ def test_it_upgrades_and_tells_progress_on_stderr(database_at: Callable[[str], s
         "queue_identity: N s",
         "dirty_runs (3 of 3)",
         "dirty_runs: N s",
+        "To check it, with the same connection: pgflow-migrate verify",
     ]
     assert "\x1b" not in result.output
 
@@ -59,6 +60,7 @@ def test_a_second_upgrade_says_that_it_is_done(database_at: Callable[[str], str]
     result = invoke("upgrade", "--dsn", dsn)
     assert result.exit_code == EXIT_OK
     assert result.stdout == "Already upgraded: the database is at dirty_runs; nothing was changed.\n"
+    assert result.stderr.splitlines()[1:] == ["To check it, with the same connection: pgflow-migrate verify"]
     result = invoke("upgrade", "--dsn", dsn, "--format", "json")
     assert json.loads(result.stdout) == {
         "schema": "urn:pgflow-migrate:upgrade:1",
@@ -81,6 +83,7 @@ def test_json_is_one_document(database_at: Callable[[str], str], invoke: Invoke)
     assert document["status"] == "upgraded"
     assert [applied["revision"] for applied in document["applied"]] == ["queue_identity", "dirty_runs"]
     assert document["backfilled"] == {"steps": 0, "tasks": 0}
+    assert result.stderr == ""
 
 
 def test_the_environment_names_the_database(database_at: Callable[[str], str], run: Run) -> None:

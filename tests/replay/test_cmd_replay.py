@@ -13,7 +13,8 @@ from click.testing import CliRunner, Result
 from psycopg import conninfo
 
 from pgflow_migrate import resources
-from pgflow_migrate.cli import main
+from pgflow_migrate.cli import main, signals
+from pgflow_migrate.errors import Interrupted
 from pgflow_migrate.servers import Server
 
 
@@ -88,6 +89,52 @@ def test_an_unknown_scenario_or_release_is_a_usage_error_with_the_known_ones(
     assert result.stderr == message
 
 
+def test_scenarios_and_releases_may_be_named_several_times(server: Server, fixtures: Path) -> None:
+    names = ("--scenario", "wr*", "--scenario", "right", "--scenario", "nope")
+    result = run(server, "--fixtures", str(fixtures), *names)
+    assert (result.exit_code, result.stderr.splitlines()[0]) == (2, "error: No scenario is called 'nope'.")
+    result = run(server, "--fixtures", str(fixtures), *names[:4], "--format", "json")
+    assert [one["name"] for one in json.loads(result.stdout)["scenarios"]] == ["right", "wrong"]
+    result = run(server, "--fixtures", str(fixtures), "--release", "9.9", "--release", "0.16.0")
+    assert (result.exit_code, result.stderr.splitlines()[0]) == (
+        2,
+        "error: There are no scenarios for release 9.9.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("interrupt", "who"), [(KeyboardInterrupt(), "Ctrl-C"), (signals.Terminated("SIGTERM"), "SIGTERM")]
+)
+@pytest.mark.parametrize("command", ["replay", "demo", "replay --matrix", "replay --from"])
+def test_an_interrupt_says_what_became_of_the_databases_whatever_it_interrupted(
+    command: str, interrupt: KeyboardInterrupt, who: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise Interrupted(f"{who} ended the upgrade.", "The database is unchanged.") from interrupt
+
+    for module in ("pgflow_migrate.servers", "pgflow_migrate.replay.matrix"):
+        monkeypatch.setattr(f"{module}.open_server", interrupted)
+    arguments = command.split()
+    if "--from" in arguments:
+        monkeypatch.setattr("pgflow_migrate.cli.cmd_replay._file_player", lambda *_: lambda meter: None)
+        arguments.append(str(tmp_path / "file"))
+        (tmp_path / "file").touch()
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 1
+    error, remedy = result.stderr.splitlines()[-2:]
+    assert (error, remedy) == (
+        f"error: Ended by {who}.",
+        "The databases that were made for it are gone.",
+    )
+    told = json.loads(CliRunner().invoke(main, [*arguments, "--format", "json"]).stdout)["error"]
+    assert told["message"] == f"Ended by {who}."
+    if command != "demo":
+        junit = CliRunner().invoke(main, [*arguments, "--format", "junit"]).stdout
+        case = Xml.fromstring(junit.encode()).find(".//error")  # noqa: S314 - our own document
+        assert case is not None
+        assert case.get("message") == f"Ended by {who}."
+
+
 def test_a_baseline_that_does_not_reach_the_release_exits_1(server: Server, fixtures: Path) -> None:
     result = run(server, "--fixtures", str(fixtures), "--baseline-sql", ".")
     assert result.exit_code == 1
@@ -123,6 +170,7 @@ def test_a_replay_that_cannot_run_is_valid_junit(fixtures: Path) -> None:
         ("replay --server emb", ["embedded:16", "embedded:17", "embedded:18"]),
         ("replay --release 0.15", ["0.15.0", "0.15.1"]),
         ("replay --release 0.15.0 --scenario ", ["hardening", "running"]),
+        ("replay --release 0.15.0 --release 0.15.1 --scenario empty --scenario r", ["running"]),
         (
             "replay --scenario prune",
             ["prune_helper_customised", "prune_helper_original", "prune_helper_stock"],

@@ -138,17 +138,19 @@ def test_release_and_pattern_choose(folder: Path) -> None:
     (other / "scenario.toml").write_text(GOOD)
     (root / "README.md").write_text("not a release")
     assert [scenario.id for scenario in load_all(root)] == ["0.15.0/another", "0.16.0/example"]
-    assert [scenario.id for scenario in load_all(root, "0.16.0")] == ["0.16.0/example"]
-    assert [scenario.id for scenario in load_all(root, None, "an*")] == ["0.15.0/another"]
+    assert [scenario.id for scenario in load_all(root, ["0.16.0"])] == ["0.16.0/example"]
+    assert [scenario.id for scenario in load_all(root, patterns=["an*"])] == ["0.15.0/another"]
+    both = ["0.15.0/another", "0.16.0/example"]
+    assert [scenario.id for scenario in load_all(root, ["0.16.0", "0.15.0"], ["exam*", "an*", "e*"])] == both
 
 
 def test_an_unknown_release_or_name_is_an_error(folder: Path) -> None:
     root = folder.parents[1]
     with pytest.raises(SelectionError) as release:
-        load_all(root, "9.9")
+        load_all(root, ["0.16.0", "9.9"])
     assert str(release.value) == "There are no scenarios for release 9.9. Known releases: 0.16.0."
     with pytest.raises(SelectionError) as name:
-        load_all(root, None, "nope")
+        load_all(root, patterns=["*", "nope"])
     assert str(name.value) == "No scenario is called 'nope'. Known scenarios: example."
     assert (release.value.exit_code, name.value.exit_code) == (2, 2)
 

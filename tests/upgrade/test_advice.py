@@ -72,7 +72,10 @@ def with_(**changes: Any) -> Callable[[Status], Status]:
         ),
         (with_(paused_grants=("grant …",)), ("Run the GRANT statements above to see the rest.", BACKUP)),
         (with_(activity_grants=("grant …",)), ("Run the GRANT statements above to see the rest.", BACKUP)),
-        (with_(pending=(), audit=None), ("Nothing.",)),
+        (
+            with_(pending=(), audit=None),
+            ("Nothing. To check every invariant, any time: pgflow-migrate verify",),
+        ),
         (with_(audit=None), ("pgflow-migrate audit: it could not be made here.",)),
         (with_(audit=None, audit_applies=False), (BACKUP,)),
         (
@@ -85,7 +88,7 @@ def with_(**changes: Any) -> Callable[[Status], Status]:
         ),
         (
             with_(workers=("one", "two")),
-            ("Stop 2 workers and the producers: docs/upgrade.md says how.", BACKUP),
+            ("Stop 2 workers and the producers: pgflow-migrate docs upgrade.", BACKUP),
         ),
     ],
 )

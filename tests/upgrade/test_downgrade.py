@@ -29,7 +29,7 @@ Alembic = Callable[..., "CompletedProcess[str]"]
 Holding = Callable[[str, str], AbstractContextManager[int]]
 Unchanged = Callable[[str], AbstractContextManager[None]]
 
-SCENARIOS = {one.name: one for one in scenario.load_all(resources.fixtures(), "queue_identity")}
+SCENARIOS = {one.name: one for one in scenario.load_all(resources.fixtures(), ["queue_identity"])}
 # The version was another in between, so its row is a new version of itself.
 ONLY = ("table pgflow_migrate.alembic_version changed (row version) in 1 rows (version_num queue_identity)",)
 PAIR = """

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SCENARIOS = [
     s
-    for s in load_all(resources.fixtures(), "0.16.0")
+    for s in load_all(resources.fixtures(), ["0.16.0"])
     if s.upgrade == "succeeds" and ("start_tasks" in s.populate or s.name in ("camel_case", "many_flows"))
 ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -110,7 +111,7 @@ def test_a_worker_that_is_idle_ends_with_0_and_tells_what_it_did(
     assert bench.run(run)["output"] == {"only": {"a": 1}}
     assert out == "payload on stdout\n"
     first, last = err.splitlines()
-    assert " INFO worker " in first
+    assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} UTC INFO worker ", first), first
     assert first.endswith(" of function mine: flow plain verified, queue plain")
     assert last.endswith(" has left (idle): 1 completed, 0 failed, 0 late, 0 unreported")
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import click
 from click.core import ParameterSource
 
 from pgflow_migrate import __version__
-from pgflow_migrate.cli import config, failures, output, signals
+from pgflow_migrate.cli import config, failures, options, output, signals
 
 # Command, its module, and the first paragraph of its help, which must not cost the import of all of them.
 COMMANDS = {
@@ -43,6 +45,7 @@ COMMANDS = {
         "cmd_demo",
         "Show audit and upgrade on an embedded PostgreSQL, and check by SQL what they promise.",
     ),
+    "docs": ("cmd_docs", "List the pages of the documentation, or print one of them."),
 }
 
 EPILOG = """\b
@@ -58,7 +61,7 @@ Connection: --dsn, else PGFLOW_DSN, else DATABASE_URL, else libpq's variables.
 
 \b
 Every option: the command line, else PGFLOW_MIGRATE_<COMMAND>_<OPTION>, else
-pgflow-migrate.toml or [tool.pgflow-migrate] in pyproject.toml (docs/configuration.md).
+pgflow-migrate.toml or [tool.pgflow-migrate] in pyproject.toml (pgflow-migrate docs configuration).
 
 \b
 For example:
@@ -75,8 +78,13 @@ Completion, for the shell's start-up file (also zsh_source, fish_source, powersh
 LOG_FORMATS = ("text", "json")
 
 
-class Toolkit(click.Group):
+class Toolkit(options.Group):
     """A group that imports a command's module only to run it."""
+
+    missing = {
+        "downgrade": "From dirty_runs back to queue identity: alembic … downgrade queue_identity, which"
+        " pgflow-migrate docs upgrade shows in full (Going back). Further back there is the backup alone."
+    }
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Every command, in the order of a person's work."""
@@ -94,9 +102,10 @@ class Toolkit(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command, with the defaults of the configuration file; its help can do without."""
+        """The command, with the defaults of the configuration file; help and docs can do without."""
         name, command, rest = super().resolve_command(ctx, args)
-        if command is not None and not ctx.resilient_parsing and not {"-h", "--help"} & set(rest):
+        only_reads = name == "docs" or {"-h", "--help"} & set(rest)
+        if command is not None and not ctx.resilient_parsing and not only_reads:
             _configure(ctx, command)
         return name, command, rest
 
@@ -105,23 +114,40 @@ class Toolkit(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """The program's own options; ``--version`` prints here already."""
+        with _told(ctx):
+            return super().parse_args(ctx, args)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; turn what it raises into words and an exit code."""
         ctx.with_resource(output.stderr_as(ctx.params.get("log_format", "text")))
-        try:
-            with signals.as_interrupt():
-                return super().invoke(ctx)
-        except (click.exceptions.Exit, click.Abort, BrokenPipeError):
-            raise
-        except click.ClickException as error:
-            told = config.explain(ctx, error) if isinstance(error, click.BadParameter) else None
+        with _told(ctx), signals.as_interrupt():
+            return super().invoke(ctx)
+
+
+@contextlib.contextmanager
+def _told(ctx: click.Context) -> Iterator[None]:
+    """Within it, what is raised becomes words and an exit code."""
+    try:
+        yield
+    except (click.exceptions.Exit, click.Abort, BrokenPipeError):
+        raise
+    except output.ReaderGoneError as error:
+        ctx.exit(failures.show(ctx, error) if output.has_changed(ctx) else error.exit_code)
+    except click.FileError as error:
+        ctx.exit(failures.show(ctx, failures.of_file(error)))
+    except click.ClickException as error:
+        if isinstance(error, click.BadParameter):
+            config.name_origin(error)
+            told = config.explain(ctx, error)
             if told is not None:
                 ctx.exit(failures.show(ctx, told))
-            if output.stderr_is_json():
-                ctx.exit(failures.show_usage(error))
-            raise
-        except (Exception, KeyboardInterrupt) as error:
-            ctx.exit(failures.show(ctx, error))
+        if output.stderr_is_json():
+            ctx.exit(failures.show_usage(error))
+        raise
+    except (Exception, KeyboardInterrupt) as error:
+        ctx.exit(failures.show(ctx, error))
 
 
 def _configure(ctx: click.Context, command: click.Command) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pgflow_migrate.cli import output
+from pgflow_migrate.cli import output, signals
 from pgflow_migrate.cli.options import format_option
 from pgflow_migrate.errors import EXIT_BLOCKED, EXIT_OK
 from pgflow_migrate.layout import lines, plural, show, width_of
@@ -44,7 +44,7 @@ def demo(ctx: click.Context, format_: str) -> None:
     started = time.perf_counter()
     narrator = _Narrator(output.console(stderr=format_ == "json"))
     narrator.say("Starting PostgreSQL 18 and building pgflow 0.16.0 in it")
-    with open_server("embedded:18") as server:
+    with signals.as_end_of_trial(), open_server("embedded:18") as server:
         dsn = Templates(server).clone("core_0_16_0", "demo")
         told = demonstrate(dsn, narrator)
     seconds = time.perf_counter() - started

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def dirty_runs() -> None:
     """Look at runs of the internal protocol 2, reconcile one of them, print its contract.
 
-    docs/dirty-runs.md is the contract. Nothing here is for production.
+    pgflow-migrate docs dirty-runs has the contract. Nothing here is for production.
     """
 
 
@@ -137,6 +137,7 @@ def reconcile(ctx: click.Context, dsn: str | None, format_: str, run_id: UUID | 
     from pgflow_migrate.dirty_runs.reconciliation import reconcile as chunk
 
     answer = chunk(target_of(dsn), run_id)
+    output.remember_change(ctx)
     if format_ == "json":
         output.print_json(answer)
     else:

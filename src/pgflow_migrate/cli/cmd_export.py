@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 @click.option("--force", cls=OneCallOption, is_flag=True, help="Replace FILE if it exists.")
 @format_option("table", "json")
 @json_schema_option
-def export(file: Path, dsn: str | None, redacted: bool, force: bool, format_: str) -> None:
+@click.pass_context
+def export(
+    ctx: click.Context, file: Path, dsn: str | None, redacted: bool, force: bool, format_: str
+) -> None:
     """Copy pgflow's rows and its queues into a file, for replay --from; changes nothing.
 
     One read-only snapshot of schema pgflow, of pgmq.meta and of the queues of flows with their messages,
@@ -51,6 +54,7 @@ def export(file: Path, dsn: str | None, redacted: bool, force: bool, format_: st
             meter.doing(what, copying.number - 1, copying.of, even=False)
 
         done = write.export(target_of(dsn), file, redacted=redacted, force=force, on_copying=show)
+    output.remember_change(ctx)
     if format_ == "json":
         output.print_json(_document(done))
         return

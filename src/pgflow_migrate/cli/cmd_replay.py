@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pgflow_migrate import resources
-from pgflow_migrate.cli import output
+from pgflow_migrate.cli import output, signals
 from pgflow_migrate.cli.json_schema import json_schema_option
 from pgflow_migrate.cli.options import OneCallOption, format_option, given
 from pgflow_migrate.layout import plural
@@ -38,9 +38,9 @@ def _releases(ctx: click.Context, parameter: click.Parameter, incomplete: str) -
 
 
 def _scenarios(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """For the shell: the scenarios, of the release that was given."""
-    release = ctx.params.get("release")
-    names = {folder.name for folder in _folders(ctx) if release in (None, folder.parent.name)}
+    """For the shell: the scenarios, of the releases that were given."""
+    releases = ctx.params.get("releases") or ()
+    names = {folder.name for folder in _folders(ctx) if not releases or folder.parent.name in releases}
     return sorted(name for name in names if name.startswith(incomplete))
 
 
@@ -67,17 +67,19 @@ def _folders(ctx: click.Context) -> tuple[Path, ...]:
 )
 @click.option(
     "--release",
+    "releases",
+    multiple=True,
     metavar="RELEASE",
     shell_complete=_releases,
-    help="Only this release's scenarios, such as 0.16.0.",
+    help="Only this release's scenarios, such as 0.16.0; may be repeated.",
 )
 @click.option(
     "--scenario",
-    "pattern",
-    default="*",
+    "patterns",
+    multiple=True,
     metavar="GLOB",
     shell_complete=_scenarios,
-    help="Only scenarios of these names.",
+    help="Only scenarios of this name, such as 'queue_*'; may be repeated.",
 )
 @click.option(
     "--baseline-sql",
@@ -121,8 +123,8 @@ def replay(
     ctx: click.Context,
     kind: str,
     pgmq: How | None,
-    release: str | None,
-    pattern: str,
+    releases: tuple[str, ...],
+    patterns: tuple[str, ...],
     baseline_sql: Path | None,
     fixtures: Path | None,
     file: Path | None,
@@ -138,12 +140,12 @@ def replay(
     findings block it; 1 when one could not be run; 2 when no scenario is of that release or name.
 
     \b
-    pgflow-migrate replay --release 0.16.0
+    pgflow-migrate replay --release 0.16.0 --scenario 'queue_*' --scenario running
     pgflow-migrate replay --server embedded:16 --pgmq sql --format junit > replay.xml
     pgflow-migrate replay --from production.export
     pgflow-migrate replay --matrix --on embedded:16 --on embedded:18
     """
-    if file is not None and given(ctx, "release", "pattern", "fixtures"):
+    if file is not None and given(ctx, "releases", "patterns", "fixtures"):
         raise click.UsageError("--from goes with neither --release, --scenario nor --fixtures.")
     if matrix and given(ctx, "kind"):
         raise click.UsageError("The servers of a --matrix are named with --on.")
@@ -159,11 +161,11 @@ def replay(
     cells = len(kinds) * len(forms) if matrix else 1
     # Before a server is started, and before a bar is drawn, for what cannot be replayed.
     player = (
-        _scenarios_player(fixtures, release, pattern, baseline_sql, cells)
+        _scenarios_player(fixtures, releases, patterns, baseline_sql, cells)
         if file is None
         else _file_player(file, baseline_sql)
     )
-    with progress.counted("Preparing", quiet=format_ == "json") as meter:
+    with signals.as_end_of_trial(), progress.counted("Preparing", quiet=format_ == "json") as meter:
         play = player(meter)
         if not matrix:
             with open_server(kind) as server:
@@ -205,8 +207,8 @@ def _grid_as(format_: str) -> Callable[[Matrix], str]:
 
 def _scenarios_player(
     fixtures: Path | None,
-    release: str | None,
-    pattern: str,
+    releases: tuple[str, ...],
+    patterns: tuple[str, ...],
     baseline_sql: Path | None,
     cells: int,
 ) -> Callable[[Meter], Player]:
@@ -215,7 +217,7 @@ def _scenarios_player(
     from pgflow_migrate.replay.scenario import load_all
     from pgflow_migrate.replay.templates import Templates
 
-    scenarios = load_all(fixtures or resources.fixtures(), release, pattern)
+    scenarios = load_all(fixtures or resources.fixtures(), releases, patterns or ("*",))
     played = 0
 
     def play(meter: Meter, server: Server, pgmq: How | None) -> Report:

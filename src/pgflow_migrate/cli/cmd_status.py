@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import shutil
 import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -23,7 +25,9 @@ if TYPE_CHECKING:
 _QUEUES = 10  # rows of them in the table; JSON has all
 _ADDITIONS = 3
 _AUDIT_AGAIN = timedelta(minutes=1)
-_CLEAR = "\x1b[H\x1b[2J\x1b[3J"  # home, the screen, what has scrolled off it
+# The terminal's other screen, as pagers use it: what was there before comes back when it is left.
+_OTHER_SCREEN, _OWN_SCREEN = "\x1b[?1049h", "\x1b[?1049l"
+_HOME, _REST_OF_LINE, _REST = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
 @click.command()
@@ -74,24 +78,43 @@ def _document(found: Status) -> dict[str, Any]:
 
 def _watch(dsn: str, found: Status, format_: str, seconds: float) -> None:
     """Show ``found`` and what comes after it, until somebody ends it."""
-    terminal = output.is_terminal()
+    screen = _Screen() if format_ != "json" and output.is_terminal() else None
     number = 0
-    try:
+    with contextlib.suppress(KeyboardInterrupt), screen or contextlib.nullcontext():
         while True:
             if format_ == "json":
                 output.echo(json.dumps(_document(found), ensure_ascii=False))
+            elif screen is not None:
+                screen.draw(output.row_lines(_rows(found)))
             else:
-                page = "\n".join(output.row_lines(_rows(found)))
-                # In one piece, so that it does not flicker.
-                output.echo(f"{_CLEAR}{page}" if terminal else f"\n{page}" if number else page)
+                output.echo("\n".join([*[""] * bool(number), *output.row_lines(_rows(found))]))
             number += 1
             time.sleep(seconds)
             audit = found.audit
             fresh = audit if audit is not None and found.taken_at - audit.taken_at < _AUDIT_AGAIN else None
             found = _once_more(dsn, fresh, seconds)
-    except KeyboardInterrupt:
-        if terminal:
-            output.echo("")
+
+
+class _Screen:
+    """A page that is drawn over and over; at the end the last one stands where the command was given."""
+
+    def __init__(self) -> None:
+        self._page: list[str] = []
+
+    def __enter__(self) -> None:
+        output.echo(_OTHER_SCREEN, nl=False)
+
+    def __exit__(self, *error: object) -> None:
+        output.echo("\n".join([_OWN_SCREEN + "\r", *self._page]))
+
+    def draw(self, page: list[str]) -> None:
+        self._page = page
+        height = shutil.get_terminal_size().lines
+        if len(page) >= height:  # the cursor stands on a line of its own
+            left = len(page) - height + 2
+            page = [*page[: height - 2], f"… {layout.plural(left, 'more line')}: --format json has all"]
+        # In one piece and over what is there, so that it does not flicker.
+        output.echo(_HOME + "".join(f"{line}{_REST_OF_LINE}\n" for line in page) + _REST, nl=False)
 
 
 def _once_more(dsn: str, audit: AuditSummary | None, seconds: float) -> Status:
@@ -147,10 +170,11 @@ def _revisions(found: Status) -> Iterator[tuple[str, str]]:
         yield from (("", statement) for statement in found.missing_grants)
     else:
         yield "revision", found.revision or "none recorded"
+    column = max((len(entry.name) for entry in found.ledger), default=0)
     for number, entry in enumerate(found.ledger):
-        note = " CHANGED since" if entry.name in found.changed else ""
-        note = " unknown: recorded by a newer pgflow-migrate" if entry.name in found.unknown else note
-        yield "" if number else "ledger", f"{entry.name}  {_time(entry.applied_at)}{note}"
+        note = "  CHANGED since" if entry.name in found.changed else ""
+        note = "  unknown: recorded by a newer pgflow-migrate" if entry.name in found.unknown else note
+        yield "" if number else "ledger", f"{entry.name:<{column}}  {_time(entry.applied_at)}{note}"
     if found.disagreement:
         yield "disagree", found.disagreement
     yield "pending", "unknown" if found.pending is None else ", ".join(found.pending) or "nothing"

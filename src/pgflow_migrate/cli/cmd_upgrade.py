@@ -117,6 +117,8 @@ def upgrade(
             output.print_json({**document, **output.plain(result)})
         else:
             output.echo(_summary(result))
+            if not dry_run:
+                output.echo("To check it, with the same connection: pgflow-migrate verify", err=True)
     except output.OutputError as error:
         if dry_run:
             raise

@@ -12,7 +12,7 @@ import click
 
 from pgflow_migrate import layout
 from pgflow_migrate.cli import output
-from pgflow_migrate.cli.options import Duration, format_option
+from pgflow_migrate.cli.options import Duration, Group, format_option
 from pgflow_migrate.errors import EXIT_BLOCKED, EXIT_OK
 
 if TYPE_CHECKING:
@@ -36,12 +36,19 @@ class _Path(click.Path):
 _path = click.argument("path", type=_Path(path_type=Path))
 
 
-@click.group("work-center")
+class _Store(Group):
+    missing = {
+        "downgrade": "There is no way back but the backup that upgrade makes:"
+        " pgflow-migrate docs work-center."
+    }
+
+
+@click.group("work-center", cls=_Store)
 def work_center() -> None:
     """Upgrade, show and verify the SQLite store of the Work Center program.
 
-    docs/work-center.md says what each step does. A store may go back and forth between the program and these
-    commands at any step.
+    pgflow-migrate docs work-center says what each step does. A store may go back and forth between the
+    program and these commands at any step.
     """
 
 
@@ -175,7 +182,7 @@ def verify(ctx: click.Context, path: Path, format_: str) -> None:
         )
     else:
         for violation in found.violations:
-            output.print_rows([("broken", violation.check), ("", violation.found), ("", violation.hint)])
+            layout.show_broken(output.console(), violation.check, violation.found, violation.hint)
         failing = f"{len(broken)} of {len(CHECKS)} checks {'fails' if len(broken) == 1 else 'fail'}"
         stand = failing if broken else f"All {len(CHECKS)} checks hold"
         output.echo(f"{stand} in {found.path}, at version {found.version}.")
@@ -203,10 +210,11 @@ def _inserted(steps: tuple[StepDone, ...]) -> str:
 def _rows(found: Status) -> Iterator[tuple[str, str]]:
     yield "store", f"{found.path} ({found.size:,} bytes, journal mode {found.journal_mode})"
     yield "version", str(found.version)
+    column = max(map(len, [*(step.step for step in found.steps), *found.unknown]))
     for number, step in enumerate(found.steps):
-        yield "" if number else "steps", _step(step)
+        yield "" if number else "steps", _step(step, column)
     for name in found.unknown:
-        yield "", f"{name}  unknown: recorded by a newer program"
+        yield "", f"{name:<{column}}  unknown: recorded by a newer program"
     contract = {
         None: "there is no table engine_turns",
         True: "holds",
@@ -220,11 +228,11 @@ def _rows(found: Status) -> Iterator[tuple[str, str]]:
     yield "pending", ", ".join(found.pending) or "nothing"
 
 
-def _step(found: StepStatus) -> str:
+def _step(found: StepStatus, column: int) -> str:
     changed = "  ANOTHER CHECKSUM" if found.checksum is False else ""
     at = f"  {_time(found.applied_at)}" if found.state != "missing" else ""
     state = "" if found.state == "recorded" else f"  {found.state}"
-    return f"{found.step}{at}{state}{changed}"
+    return f"{found.step:<{column}}{at}{state}{changed}"
 
 
 def _time(at: Any) -> str:

@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -115,7 +116,11 @@ class _Stderr(logging.Handler):
 def _logging(*, debug: bool) -> Iterator[logging.Logger]:
     log = logging.getLogger("pgflow_migrate.worker")
     handler = _Stderr()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    formatter = logging.Formatter(
+        "%(asctime)s.%(msecs)03d UTC %(levelname)s %(message)s", datefmt="%Y-%m-%d %H:%M:%S"
+    )
+    formatter.converter = time.gmtime
+    handler.setFormatter(formatter)
     before = log.level, log.propagate
     log.addHandler(handler)
     log.setLevel(logging.DEBUG if debug else logging.INFO)

@@ -175,6 +175,9 @@ def _defaults(
                 f"{config.path}: --{key} is for one call, and {name} not for a file.",
                 f"Take it out, and give --{key} on the command line.",
             )
+        if option.multiple:
+            done[option.name or ""] = _several(config, name, value)
+            continue
         _check_value(config, name, value)
         if key == "dsn" and any(os.environ.get(variable) for variable in _CONNECTIONS):
             continue
@@ -221,6 +224,14 @@ def _check_value(config: Config, name: str, value: Any) -> None:
         )
 
 
+def _several(config: Config, name: str, value: Any) -> tuple[Any, ...]:
+    """The values of an option that may be repeated; one alone needs no brackets."""
+    values = tuple(value) if isinstance(value, list) else (value,)
+    for one in values:
+        _check_value(config, name, one)
+    return values
+
+
 def _with_dsn(
     ctx: click.Context, command: click.Command, defaults: Mapping[str, Any], dsn: str
 ) -> dict[str, Any]:
@@ -234,6 +245,18 @@ def _with_dsn(
             if below is not None:
                 done[name] = _with_dsn(ctx, below, done.get(name, {}), dsn)
     return done
+
+
+def name_origin(error: click.BadParameter) -> None:
+    """Let the error for a value that click refuses name the variable that it came from, if it did."""
+    if error.ctx is None or error.param is None or error.param.name is None:
+        return
+    if error.ctx.get_parameter_source(error.param.name) is not ParameterSource.ENVIRONMENT:
+        return
+    names = [error.param.envvar] if isinstance(error.param.envvar, str) else error.param.envvar or ()
+    name = next((name for name in names if os.environ.get(name)), None)
+    if name is not None:
+        error.param_hint = f"{name} (for '{max(error.param.opts, key=len)}')"
 
 
 def explain(ctx: click.Context, error: click.BadParameter) -> ConfigError | None:

@@ -50,6 +50,14 @@ def show(ctx: click.Context, error: BaseException) -> int:
     return told.exit_code
 
 
+def of_file(error: click.FileError) -> PgflowMigrateError:
+    """What click says of a file that cannot be opened, in our words."""
+    return PgflowMigrateError(
+        f"{error.ui_filename} cannot be opened: {error.message.rstrip('.')}.",
+        "Name another file, in a folder that is there and that you may write to.",
+    )
+
+
 def show_usage(error: click.ClickException) -> int:
     """The same for what click itself finds wrong, where stderr is JSON; returns the exit code."""
     message = " ".join(error.format_message().split())

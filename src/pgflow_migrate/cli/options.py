@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -30,6 +30,24 @@ class DsnOption(click.Option):
 
 class OneCallOption(click.Option):
     """An option that belongs on the command line: a file could switch it on, and nothing off again."""
+
+
+class Group(click.Group):
+    """A group that says more of commands which one could expect in it than that there are none.
+
+    Attributes:
+        missing: by name, what there is instead: a sentence or two.
+    """
+
+    missing: Mapping[str, str] = {}
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command; without a suggestion of the nearest name for what is :attr:`missing`."""
+        if args[0] in self.missing and not ctx.resilient_parsing:
+            raise click.UsageError(f"No such command '{args[0]}'. {self.missing[args[0]]}", ctx)
+        return super().resolve_command(ctx, args)
 
 
 def given(ctx: click.Context, *names: str) -> bool:

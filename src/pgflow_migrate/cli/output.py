@@ -2,6 +2,8 @@
 
 All of it goes through here, because an output may be closed or full. On stdout or a file that is an error; on
 stderr it is passed over in silence: progress must not end an upgrade, and there is nobody left to tell.
+A reader of stdout who has gone away (``| head``) has seen enough: a command that only looks ends without a
+word, one that has changed something (:func:`remember_change`) says so on stderr.
 With ``--log-format json`` what goes to stderr is a JSON object a line, see :func:`log`.
 """
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _FORMAT = "pgflow_migrate.format"
+_CHANGED = "pgflow_migrate.changed"
 
 
 def remember_format(ctx: click.Context, value: str) -> None:
@@ -36,6 +39,16 @@ def chosen_format(ctx: click.Context) -> str | None:
     """The ``--format`` of the command that runs, or None before it is known."""
     value: str | None = ctx.meta.get(_FORMAT)
     return value
+
+
+def remember_change(ctx: click.Context) -> None:
+    """Note that the command has done more than look, which is to be known whoever reads its output."""
+    ctx.meta[_CHANGED] = True
+
+
+def has_changed(ctx: click.Context) -> bool:
+    """Whether :func:`remember_change` was called."""
+    return bool(ctx.meta.get(_CHANGED))
 
 
 _stderr_is_json = False  # of the process, because a worker's threads log, too, and have no click context
@@ -72,6 +85,10 @@ def log(level: str, event: str, **more: Any) -> None:
 
 class OutputError(PgflowMigrateError):
     """What should have been printed could not be written."""
+
+
+class ReaderGoneError(OutputError):
+    """Nobody reads the output any more."""
 
 
 class _Output:
@@ -112,7 +129,8 @@ class _Output:
         except OSError as error:
             _discard(self._stream)
             if self._required:
-                raise OutputError(
+                kind = ReaderGoneError if isinstance(error, BrokenPipeError) else OutputError
+                raise kind(
                     f"The output could not be written: {error.strerror or error}.",
                     "Whatever else the command did is done.",
                 ) from error

@@ -21,7 +21,7 @@ from pgflow_migrate.upgrade.progress import (
 )
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
     from rich.progress import Progress, Task
 
 _now = monotonic
@@ -165,26 +165,18 @@ def counted(what: str, *, quiet: bool) -> Iterator[Meter]:
 def _counting_bar(console: Console) -> Progress:
     """A line that goes away: a spinner, what is done, how many of how many, the time spent and left."""
     from rich.progress import Progress, ProgressColumn, SpinnerColumn, TextColumn
-    from rich.progress_bar import ProgressBar
-    from rich.text import Text
 
     class Count(ProgressColumn):
-        def render(self, task: Task) -> ProgressBar | Text:
-            of = task.fields["of"]
-            return Text("") if of is None else ProgressBar(total=of, completed=task.completed, width=24)
-
-    class Numbers(ProgressColumn):
-        def render(self, task: Task) -> Text:
+        def render(self, task: Task) -> RenderableType:
             of, left = task.fields["of"], task.fields["left"]
             number = "" if of is None else f"{task.completed:,.0f} of {of:,}, "
             more = "" if left is None else f", about {durations.age(left)} left"
-            return Text(f"{number}{task.elapsed or 0:.0f} s{more}")
+            return _barred(of, task.completed, f"{number}{task.elapsed or 0:.0f} s{more}")
 
     return Progress(
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),
         Count(),
-        Numbers(),
         console=console,
         transient=True,
     )
@@ -193,34 +185,35 @@ def _counting_bar(console: Console) -> Progress:
 def _bar(console: Console) -> Progress:
     """A line that goes away: a spinner, what is done, the share of the expected time, the time."""
     from rich.progress import Progress, ProgressColumn, SpinnerColumn, TextColumn
-    from rich.progress_bar import ProgressBar
-    from rich.text import Text
 
     class Share(ProgressColumn):
         """Of the expected time; it stays short of full, because it is an estimate."""
 
-        def render(self, task: Task) -> ProgressBar | Text:
-            expected = task.fields["expected"]
-            if expected is None:
-                return Text("")
-            return ProgressBar(total=expected, completed=min(task.elapsed or 0.0, 0.97 * expected), width=24)
-
-    class Spent(ProgressColumn):
-        """Seconds, and how many are expected."""
-
-        def render(self, task: Task) -> Text:
-            expected = task.fields["expected"]
+        def render(self, task: Task) -> RenderableType:
+            expected, spent = task.fields["expected"], task.elapsed or 0.0
             about = "" if expected is None else f" of about {expected:.0f} s"
-            return Text(f"{task.elapsed or 0:.0f} s{about}")
+            return _barred(expected, min(spent, 0.97 * (expected or 0.0)), f"{spent:.0f} s{about}")
 
     return Progress(
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),
         Share(),
-        Spent(),
         console=console,
         transient=True,
     )
+
+
+def _barred(total: float | None, done: float, numbers: str) -> RenderableType:
+    """A bar and numbers behind it; the numbers alone where there is no total."""
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+    from rich.text import Text
+
+    if total is None:
+        return Text(numbers)
+    both = Table.grid(padding=(0, 1, 0, 0))
+    both.add_row(ProgressBar(total=total, completed=done, width=24), Text(numbers))
+    return both
 
 
 def line(event: Event) -> str:

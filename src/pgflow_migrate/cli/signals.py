@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import NoReturn
 
+from pgflow_migrate.errors import Interrupted
+
 
 class Terminated(KeyboardInterrupt):
     """A signal other than Ctrl-C asked the process to end; ``str()`` is its name."""
@@ -33,3 +35,20 @@ def as_interrupt() -> Iterator[None]:
     finally:
         for number, handler in handled.items():
             signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def as_end_of_trial() -> Iterator[None]:
+    """Within it databases are made to be thrown away; an interrupt is told so, whatever it interrupted.
+
+    To be put around what throws them away. The upgrade that ran was none of the user's.
+    """
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        first: BaseException = interrupt
+        while isinstance(first, Interrupted) and isinstance(first.__cause__, KeyboardInterrupt):
+            first = first.__cause__
+        raise Interrupted(
+            f"Ended by {str(first) or 'Ctrl-C'}.", "The databases that were made for it are gone."
+        ) from interrupt

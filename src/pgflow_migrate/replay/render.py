@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pgflow_migrate.layout import plural, show
+from pgflow_migrate.layout import plural, show, show_table
 from pgflow_migrate.replay.matrix import Cell, Matrix
 from pgflow_migrate.replay.results import Outcome, Report
 
@@ -27,6 +27,8 @@ _STYLES = {
 
 # Always counted; the others where there are any.
 _OF_SCENARIOS = (Outcome.AS_EXPECTED, Outcome.DIFFERS, Outcome.SKIPPED, Outcome.COULD_NOT_RUN)
+
+_IN_CELLS = {Outcome.AS_EXPECTED: "ok"}
 
 # JUnit's own words; a scenario as expected has none.
 _ELEMENTS = {
@@ -46,11 +48,12 @@ def table(report: Report, console: Console) -> None:
     for result in report.results:
         outcome = Text(result.outcome.value, style=_STYLES[result.outcome])
         lines.add_row(Text(result.release), Text(printable(result.name)), outcome, f"{result.seconds:.2f}")
-    console.print(lines)
+    show_table(console, lines)
     for result in report.results:
         if result.details:
-            name = f"\n{printable(result.id)}: {result.outcome.value}"
-            console.print(Text(name, style=_STYLES[result.outcome]))
+            console.print()
+            name = f"{printable(result.id)}: {result.outcome.value}"
+            show(console, name, style=_STYLES[result.outcome])
             for detail in result.details:
                 _told(detail, console)
         if result.notes:
@@ -150,19 +153,19 @@ def grid(matrix: Matrix, console: Console) -> None:
         lines.add_column(Text(heading), no_wrap=True)
     for cell in matrix.cells:
         lines.add_row(Text(cell.server), cell.pgmq, *(_cell(cell, name) for name in matrix.releases))
-    console.print(lines)
+    show_table(console, lines)
     for cell in matrix.cells:
         where = f"{cell.server}, PGMQ as {cell.pgmq}"
         if cell.report is None:
-            console.print(Text(f"\n{where}: {_unrun(cell)}", style="bold red" if cell.failed else "yellow"))
+            console.print()
+            show(console, f"{where}: {_unrun(cell)}", style="bold red" if cell.failed else "yellow")
             show(console, printable(cell.reason), indent="  ")
             continue
         for result in cell.report.results:
             if _ELEMENTS.get(result.outcome, "skipped") == "skipped":
                 continue
-            console.print(
-                Text(f"\n{where}, {printable(result.id)}: {result.outcome.value}", style="bold red")
-            )
+            console.print()
+            show(console, f"{where}, {printable(result.id)}: {result.outcome.value}", style="bold red")
             for detail in result.details:
                 _told(detail, console)
 
@@ -227,7 +230,8 @@ def _cell(cell: Cell, release: str) -> Text:
     if cell.report is None:
         return Text(_unrun(cell), style="bold red" if cell.failed else "yellow")
     return Text(", ").join(
-        Text(f"{count} {outcome.value}", style=_STYLES[outcome]) for outcome, count in counted(cell, release)
+        Text(f"{_IN_CELLS.get(outcome, outcome.value)} ({count})", style=_STYLES[outcome])
+        for outcome, count in counted(cell, release)
     )
 
 

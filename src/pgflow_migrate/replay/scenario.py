@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import fnmatch
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -110,32 +110,40 @@ class Scenario:
         return f"{self.release}/{self.name}"
 
 
-def load_all(root: Path, release: str | None = None, pattern: str = "*") -> tuple[Scenario, ...]:
+def load_all(
+    root: Path, releases: Sequence[str] = (), patterns: Sequence[str] = ("*",)
+) -> tuple[Scenario, ...]:
     """The scenarios below ``root``, in order of release and name.
 
     Args:
         root: the folder that holds a folder for each release.
-        release: only this one, such as ``0.16.0``.
-        pattern: shell pattern of the names wanted.
+        releases: only these, such as ``0.16.0``; without any all of them.
+        patterns: shell patterns of the names wanted; one of them is enough.
 
     Raises:
-        SelectionError: none is of that release, or has such a name.
+        SelectionError: none is of one of these releases, or one of the patterns fits none of their names.
         ScenarioError: there are none at all, or one is unreadable.
     """
     found = folders(root)
-    releases = sorted({folder.parent.name for folder in found})
+    known = sorted({folder.parent.name for folder in found})
     if not found:
         raise ScenarioError(f"There are no scenarios in {root}.", "Its folders should be releases.")
-    if release is not None and release not in releases:
-        raise SelectionError(
-            f"There are no scenarios for release {release}.", f"Known releases: {', '.join(releases)}."
-        )
-    eligible = [folder for folder in found if release in (None, folder.parent.name)]
-    chosen = [folder for folder in eligible if fnmatch.fnmatchcase(folder.name, pattern)]
-    if not chosen:
-        known = ", ".join(sorted({folder.name for folder in eligible}))
-        raise SelectionError(f"No scenario is called {pattern!r}.", f"Known scenarios: {known}.")
-    return tuple(load(folder) for folder in chosen)
+    for release in releases:
+        if release not in known:
+            raise SelectionError(
+                f"There are no scenarios for release {release}.", f"Known releases: {', '.join(known)}."
+            )
+    eligible = [folder for folder in found if not releases or folder.parent.name in releases]
+    names = sorted({folder.name for folder in eligible})
+    wanted: set[str] = set()
+    for pattern in patterns:
+        fitting = {name for name in names if fnmatch.fnmatchcase(name, pattern)}
+        if not fitting:
+            raise SelectionError(
+                f"No scenario is called {pattern!r}.", f"Known scenarios: {', '.join(names)}."
+            )
+        wanted |= fitting
+    return tuple(load(folder) for folder in eligible if folder.name in wanted)
 
 
 def folders(root: Path) -> tuple[Path, ...]:

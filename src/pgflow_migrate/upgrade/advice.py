@@ -11,9 +11,12 @@ if TYPE_CHECKING:
     from pgflow_migrate.upgrade.status import Status
 
 
+_NOTHING = "Nothing. To check every invariant, any time: pgflow-migrate verify"
+
+
 def advice(status: Status) -> tuple[str, ...]:
     """What a person should do now; at least one sentence."""
-    return tuple(_obstacles(status)) or tuple(_work(status)) or ("Nothing.",)
+    return tuple(_obstacles(status)) or tuple(_work(status)) or (_NOTHING,)
 
 
 def _obstacles(status: Status) -> Iterator[str]:
@@ -54,5 +57,5 @@ def _work(status: Status) -> Iterator[str]:
     elif not status.server.owns_pgflow:
         yield f"Connect as {status.server.pgflow_owner}, or as a member of it, for the upgrade."
     if status.workers:
-        yield f"Stop {plural(len(status.workers), 'worker')} and the producers: docs/upgrade.md says how."
+        yield f"Stop {plural(len(status.workers), 'worker')} and the producers: pgflow-migrate docs upgrade."
     yield "Take a backup, then: pgflow-migrate upgrade"

@@ -106,5 +106,8 @@ def _remedy(error: psycopg.Error) -> str:
     if error.diag.constraint_name == "flows_slug_case_insensitive_key":
         return "There is a flow whose slug differs in case only: spell it as pgflow.flows does."
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
-        return "docs/worker.md lists a worker's rights; a new flow is compiled by the owner of schema pgflow."
+        return (
+            "pgflow-migrate docs worker lists a worker's rights; a new flow is compiled by the owner of"
+            " schema pgflow."
+        )
     return ""

@@ -20,7 +20,8 @@ class RightMissingError(PgflowMigrateError):
     def __init__(self, error: psycopg.Error) -> None:
         super().__init__(
             f"The worker's role lacks a right: {describe(error)}.",
-            "Grant it (docs/worker.md lists what a worker needs), or connect as the owner of schema pgflow.",
+            "Grant it (pgflow-migrate docs worker lists what a worker needs), or connect as the owner of"
+            " schema pgflow.",
         )
 
 

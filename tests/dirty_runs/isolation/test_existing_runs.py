@@ -37,7 +37,7 @@ def without_pointers(found: dict[str, list[str]]) -> dict[str, list[str]]:
 
 
 def test_runs_of_before_stay_of_protocol_1_without_work_rows(database_at: Callable[[str], str]) -> None:
-    scenarios = {one.name: one for one in scenario.load_all(resources.fixtures(), "queue_identity")}
+    scenarios = {one.name: one for one in scenario.load_all(resources.fixtures(), ["queue_identity"])}
     session = Session(database_at("queue_identity"))
     try:
         session.execute(scenarios["every_status"].populate)
