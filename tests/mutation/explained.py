@@ -234,4 +234,10 @@ EXPLAINED: tuple[Explained, ...] = (
         "",
         "a dropped column has another name, and no type",
     ),
+    Explained(
+        "alembic/sql/dirty_runs/functions/_v2_route_faults.sql",
+        "union all",
+        "union",
+        "names are collected as distinct, and inside exists one row is enough",
+    ),
 )

@@ -55,6 +55,12 @@ class Run:
 class _Kept:
     connection: psycopg.Connection[dict[str, Any]]
     rows: list[Any]
+    lines: list[int]
+
+    def distance(self, line: int) -> int:
+        """From the nearest line of which a mutant showed here."""
+        nowhere = 10_000 if self.rows else 20_000
+        return min((abs(line - other) for other in self.lines), default=nowhere)
 
     def agrees(self, block: str) -> bool:
         return _findings(self.connection, block) == self.rows
@@ -160,28 +166,27 @@ class Ground:
         for line in self._log.read_text(encoding="utf-8").split("\n"):
             if line.startswith(nursery.KEPT):
                 name, rows = json.loads(line.removeprefix(nursery.KEPT))
-                kept = _Kept(psycopg.connect(self._server.dsn(name), row_factory=dict_row), rows)
+                kept = _Kept(psycopg.connect(self._server.dsn(name), row_factory=dict_row), rows, [])
                 if kept.agrees(script.findings_block()):
                     self._kept.append(kept)
                 else:
                     kept.connection.close()
+        self._server.create_database("sound_empty", template=self._templates[_AUDITED])
         self.sweep()
         return len(self._kept)
 
     def audits_alike(self, mutant: Mutant) -> bool:
         """Whether the mutant finds in each of these databases what the tests expect."""
-        for kept in self._kept:
+        # What showed mutants of the neighbourhood comes first.
+        for kept in sorted(self._kept, key=lambda kept: kept.distance(mutant.line)):
             if not kept.agrees(mutant.text):
-                # The neighbours' mutants are often seen there, too.
-                self._kept.remove(kept)
-                self._kept.insert(0, kept)
+                kept.lines.append(mutant.line)
                 return False
         return True
 
     def is_audit(self, mutant: Mutant) -> bool:
         """Whether the mutant of the findings' block is SQL: it runs where there is nothing to find."""
-        dsn = self._server.create_database("mutant_audit", template=self._templates[_AUDITED])
-        with psycopg.connect(dsn, row_factory=dict_row) as connection:
+        with psycopg.connect(self._server.dsn("sound_empty"), row_factory=dict_row) as connection:
             return _findings(connection, mutant.text) is not None
 
     def _build(self, revision: str, *, prefix: str = "sound", warm: bool = False) -> Run:

@@ -83,12 +83,8 @@ TARGETS: dict[str, Target] = {
     ),
     "fence-sql": Target(
         (f"{_QUEUES}/fence.sql",),
-        (
-            "tests/queue_identity/test_fence.py",
-            "tests/upgrade/test_waiting.py",
-            "tests/traffic/test_snapshots.py",
-        ),
-        sample=25,
+        ("tests/queue_identity/test_fence.py",),
+        slow=("tests/upgrade/test_waiting.py", "tests/traffic/test_snapshots.py"),
         revision="queue_identity",
     ),
     "classification-sql": Target(
@@ -144,7 +140,6 @@ TARGETS: dict[str, Target] = {
                 "slugs",
                 "prune_helper",
                 "release",
-                "many_queues",
             )
         ),
         select="not (preflight or statements or is_silent)",
@@ -153,6 +148,7 @@ TARGETS: dict[str, Target] = {
             "tests/audit/test_release.py",
             "tests/audit/test_privileges.py",
             "tests/hosted/test_in_the_way.py",
+            "tests/audit/test_many_queues.py",
         ),
         revision="queue_identity",
         audits=True,
@@ -169,16 +165,17 @@ TARGETS: dict[str, Target] = {
             "tests/audit/test_render.py",
             "tests/audit/test_page.py",
             "tests/audit/test_outlook.py",
-            "tests/audit/test_read_only.py",
-            "tests/audit/test_script.py",
-            "tests/upgrade/test_failures.py",
         ),
         select="not browser",
-        sample=50,
+        slow=(
+            "tests/audit/test_script.py",
+            "tests/audit/test_read_only.py",
+            "tests/upgrade/test_failures.py",
+        ),
     ),
     "releases": Target(
         tuple(f"{_SRC}/releases/{name}.py" for name in ("comparison", "identify")),
-        (_FROZEN, "tests/releases/test_catalogue_comparison.py", "tests/upgrade/test_adoption.py"),
-        sample=40,
+        (_FROZEN, "tests/releases/test_catalogue_comparison.py"),
+        slow=("tests/upgrade/test_adoption.py",),
     ),
 }
