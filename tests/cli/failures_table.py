@@ -481,6 +481,13 @@ _WORKING = (
     Failure(
         "worker", "--flow is no name", "'…' does not name a flow.", 2, "worker --flow orders --dsn {new}"
     ),
+    Failure(
+        "worker",
+        "--flow twice",
+        "Invalid value for '--flow': given 2 times. A worker works off one flow: start one for each.",
+        2,
+        "worker --flow a:b --flow c:d",
+    ),
     Failure("worker", "no such module", "There is no module ….", 2, "worker --flow nope:f --dsn {new}"),
     Failure(
         "worker",
@@ -538,6 +545,13 @@ _WORKING = (
         "There are no scenarios in ….",
         1,
         "replay --fixtures .",
+    ),
+    Failure(
+        "replay",
+        "--server twice",
+        "Invalid value for '--server': given 2 times. Several servers are named with --matrix, each as --on.",
+        2,
+        "replay --server embedded:16 --server embedded:18",
     ),
     Failure("replay", "no such kind of server", "… is no kind of server.", 2, "replay --server nope"),
     Failure(

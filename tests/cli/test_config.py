@@ -186,6 +186,16 @@ def test_what_is_wrong_in_a_file_is_said_with_file_and_key(folder: Path, invoke:
     assert invoke("docs", "configuration").exit_code == EXIT_OK  # and so does what tells how to mend it
 
 
+def test_a_server_in_the_environment_or_a_file_may_have_blanks(
+    folder: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = ("replay", "--scenario", "empty_flow")
+    write(folder / config.OWN, f'replay.server = "{NOWHERE.format(1)}"')
+    assert port(invoke(*options)) == "1"
+    monkeypatch.setenv("PGFLOW_MIGRATE_REPLAY_SERVER", NOWHERE.format(2))
+    assert port(invoke(*options)) == "2"
+
+
 @pytest.mark.parametrize(
     ("text", "missing"),
     [("'nope*'", "nope*"), ("['empty*', 'none']", "none"), ("[['x']]", None), ("[true]", None)],

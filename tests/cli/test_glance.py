@@ -229,12 +229,12 @@ def test_watch_draws_over_the_other_screen_and_leaves_the_scrollback_alone(busy:
     text = drawn.decode().replace("\r\n", "\n")
     first, page, *_ = text.split("\x1b[H")
     assert first == "\x1b[?1049h"
-    assert page.endswith("\x1b[K\n\x1b[J")
-    lines = page.removesuffix("\x1b[J").splitlines()
+    assert page.endswith("\n\x1b[J")
+    lines = [line.removeprefix("\x1b[2K") for line in page.removesuffix("\x1b[J").splitlines()]
     assert lines[0].startswith("database   glance (")
     if height == 9:
         assert len(lines) == 8
-        assert re.fullmatch(r"… \d+ more lines: --format json has all\x1b\[K", lines[7])
+        assert re.fullmatch(r"… \d+ more lines: --format json has all", lines[7])
     else:
         assert lines[-1].startswith("           … and 1 more")
     # At the end the last page stands on the terminal's own screen, as a whole.

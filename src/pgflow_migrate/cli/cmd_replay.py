@@ -12,7 +12,7 @@ import click
 from pgflow_migrate import resources
 from pgflow_migrate.cli import output, signals
 from pgflow_migrate.cli.json_schema import json_schema_option
-from pgflow_migrate.cli.options import OneCallOption, format_option, given
+from pgflow_migrate.cli.options import OneCallOption, Whole, format_option, given, once
 from pgflow_migrate.layout import plural
 
 if TYPE_CHECKING:
@@ -54,7 +54,10 @@ def _folders(ctx: click.Context) -> tuple[Path, ...]:
 @click.option(
     "--server",
     "kind",
-    default="embedded:18",
+    multiple=True,
+    type=Whole(),
+    callback=once("Several servers are named with --matrix, each as --on."),
+    default=["embedded:18"],
     show_default=True,
     metavar="KIND",
     shell_complete=_servers,
@@ -140,7 +143,7 @@ def replay(
     findings block it; 1 when one could not be run; 2 when no scenario is of that release or name.
 
     \b
-    pgflow-migrate replay --release 0.16.0 --scenario 'queue_*' --scenario running
+    pgflow-migrate replay --release 0.16.0 --scenario 'queue_*' --scenario stalled_tasks
     pgflow-migrate replay --server embedded:16 --pgmq sql --format junit > replay.xml
     pgflow-migrate replay --from production.export
     pgflow-migrate replay --matrix --on embedded:16 --on embedded:18

@@ -27,7 +27,7 @@ _ADDITIONS = 3
 _AUDIT_AGAIN = timedelta(minutes=1)
 # The terminal's other screen, as pagers use it: what was there before comes back when it is left.
 _OTHER_SCREEN, _OWN_SCREEN = "\x1b[?1049h", "\x1b[?1049l"
-_HOME, _REST_OF_LINE, _REST = "\x1b[H", "\x1b[K", "\x1b[J"
+_HOME, _EMPTY_LINE, _REST = "\x1b[H", "\x1b[2K", "\x1b[J"
 
 
 @click.command()
@@ -114,7 +114,7 @@ class _Screen:
             left = len(page) - height + 2
             page = [*page[: height - 2], f"… {layout.plural(left, 'more line')}: --format json has all"]
         # In one piece and over what is there, so that it does not flicker.
-        output.echo(_HOME + "".join(f"{line}{_REST_OF_LINE}\n" for line in page) + _REST, nl=False)
+        output.echo(_HOME + "".join(f"{_EMPTY_LINE}{line}\n" for line in page) + _REST, nl=False)
 
 
 def _once_more(dsn: str, audit: AuditSummary | None, seconds: float) -> Status:

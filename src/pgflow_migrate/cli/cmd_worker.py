@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pgflow_migrate.cli import output
-from pgflow_migrate.cli.options import dsn_option, target_of
+from pgflow_migrate.cli.options import Whole, dsn_option, once, target_of
 from pgflow_migrate.errors import EXIT_BLOCKED, EXIT_COULD_NOT_RUN, EXIT_OK
 
 if TYPE_CHECKING:
@@ -28,7 +28,14 @@ SIGNALS = ("SIGTERM", "SIGINT", "SIGQUIT", "SIGHUP")
 @click.command()
 @dsn_option
 @click.option(
-    "--flow", "flow_name", required=True, metavar="MODULE:ATTRIBUTE", help="The flow, such as flows:orders."
+    "--flow",
+    "flow_name",
+    multiple=True,
+    type=Whole(),
+    callback=once("A worker works off one flow: start one for each."),
+    required=True,
+    metavar="MODULE:ATTRIBUTE",
+    help="The flow, such as flows:orders.",
 )
 @click.option(
     "--name",

@@ -16,8 +16,9 @@ from pgflow_migrate.cli import output
 
 if TYPE_CHECKING:
     _DurationType = click.ParamType[timedelta]
+    _TextType = click.ParamType[str]
 else:
-    _DurationType = click.ParamType  # generic in newer versions of click only
+    _DurationType = _TextType = click.ParamType  # generic in newer versions of click only
 
 _CONFIGURATION = "pgflow_migrate.configuration"
 
@@ -30,6 +31,31 @@ class DsnOption(click.Option):
 
 class OneCallOption(click.Option):
     """An option that belongs on the command line: a file could switch it on, and nothing off again."""
+
+
+class Whole(_TextType):
+    """A text with blanks, such as a connection string, for an option that may be repeated."""
+
+    name = "text"
+
+    def split_envvar_value(self, rv: str) -> list[str]:
+        """A variable holds one."""
+        return [rv]
+
+
+def once(instead: str) -> Callable[[click.Context, click.Parameter, tuple[str, ...]], str | None]:
+    """The callback of an option with ``multiple`` of which there is to be one: the last would win silently.
+
+    Args:
+        instead: what to do who means several.
+    """
+
+    def only(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> str | None:
+        if len(values) > 1:
+            raise click.BadParameter(f"given {len(values)} times. {instead}", ctx, parameter)
+        return values[0] if values else None
+
+    return only
 
 
 class Group(click.Group):
