@@ -21,7 +21,10 @@ from pgflow_migrate.replay import signature
 
 Database = psycopg.Connection[dict[str, Any]]
 
-SETTINGS = ("search_path", "work_mem", "jit", "enable_nestloop", "lock_timeout", "transaction_isolation")
+SETTINGS = (
+    "search_path", "work_mem", "jit", "enable_nestloop", "quote_all_identifiers", "lock_timeout",
+    "transaction_isolation",
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -69,6 +72,7 @@ def test_it_says_nothing_on_the_side(database: Database) -> None:
 
 def test_settings_are_the_callers_again(database: Database) -> None:
     database.execute("set search_path = 'pgflow', \"$user\", public; set work_mem = '4MB'; set jit = on")
+    database.execute("set quote_all_identifiers = on")
 
     def settings() -> list[str]:
         return [str(database.execute(f"show {name}".encode()).fetchall()[0][name]) for name in SETTINGS]
