@@ -122,6 +122,18 @@ def test_without_any_right_each_missing_one_is_named_with_its_grant(
     ]
 
 
+def test_rights_on_what_is_not_inspected_are_not_asked_for(
+    auditor: Database, audited: Audited, database: Database
+) -> None:
+    """Neither on a pgflow that is of no known release, nor on a PGMQ that is too old."""
+    database.execute("alter table pgflow.deps rename column created_at to made_at")
+    *rest, release = audited(auditor)
+    assert release[1] == "release-unexpected"
+    assert rest == lacking("pgmq", "pgmq.meta")
+    database.execute("alter table pgmq.meta rename column is_unlogged to unlogged")
+    assert [finding[1] for finding in audited(auditor)] == ["pgmq-absent", "release-unexpected"]
+
+
 def test_following_the_hints_leads_to_a_full_report(
     auditor: Database, audited: Audited, database: Database
 ) -> None:
