@@ -187,6 +187,21 @@ def test_what_may_not_be_read_is_not_called_none(change: str, gone: Database) ->
         gone.execute("reset role; drop owned by looker; drop role looker")
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "alter table pgflow.runs drop column status cascade",
+        "alter table pgflow.step_tasks drop column permanently_stalled_at cascade",
+        "drop table pgflow.step_states cascade",
+    ],
+)
+def test_a_damaged_schema_is_a_finding_and_no_error(change: str, gone: Database) -> None:
+    gone.execute(change.encode())
+    report = run_audit(gone)
+    assert {finding.code for finding in report.blocking} >= {"release-unexpected"}
+    assert (report.lost, words.lost(report)) == (None, "")
+
+
 @pytest.mark.parametrize("revision", ["", "core_0_16_0"])
 def test_without_anything_to_look_at_there_is_none(
     revision: str, database_at: Callable[[str], str], connect: Callable[[str], Database]

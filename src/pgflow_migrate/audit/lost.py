@@ -21,6 +21,8 @@ _SETTINGS: Final = """
 set local search_path = pg_catalog, pg_temp;
 set local jit = off;
 set local enable_nestloop = off;
+select set_config('work_mem', '64MB', true)
+where pg_size_bytes(current_setting('work_mem')) < pg_size_bytes('64MB');
 """
 
 # Whether the role sees all rows of these, and whether tasks name their queues.
@@ -36,35 +38,38 @@ join pg_namespace n on n.oid = c.relnamespace
 where n.nspname = 'pgflow' and c.relname in ('runs', 'step_states', 'step_tasks')
 """
 
-# As verify/operation.sql has it.
-_LIVE: Final = """
-select t.flow_slug, {queue} as queue_name, t.message_id, t.run_id, t.step_slug, t.task_index
-from pgflow.step_tasks t
-join pgflow.runs r on r.run_id = t.run_id and r.status = 'started'
-join pgflow.step_states s on s.run_id = t.run_id and s.step_slug = t.step_slug and s.status = 'started'
-where t.status in ('queued', 'started') and t.permanently_stalled_at is null and t.message_id is not null
-"""
-
 _QUEUES: Final = """
 select l.queue_name,
   coalesce((select count(*) = 1 from pg_attribute a
     where a.attrelid = c.oid and a.attname = 'msg_id' and a.atttypid = 'bigint'::regtype), false),
   c.oid is null or (has_schema_privilege(c.relnamespace, 'usage') and has_table_privilege(c.oid, 'select')
     and not row_security_active(c.oid))
-from (select distinct queue_name from ({live}) t) l
+from (
+  select distinct {queue} as queue_name
+  from pgflow.step_tasks t
+  where t.status in ('queued', 'started') and t.message_id is not null
+) l
 left join (
   pg_class c join pg_namespace n on n.oid = c.relnamespace and n.nspname = 'pgmq'
 ) on c.relname = {prefix} || l.queue_name and c.relkind in ('r', 'p')
 order by 1
 """
 
+# Live as in verify/operation.sql. Messages are looked for first: as a rule that leaves no task to join.
 _TOLD: Final = """
-select l.flow_slug, l.queue_name, count(*),
-  (array_agg(concat_ws('/', l.run_id, l.step_slug, l.task_index)
-    order by l.run_id, l.step_slug collate "C", l.task_index))[1:{samples}]
-from ({live}) l
-where l.queue_name = any ({names})
-  and {exists} (select from ({messages}) m where m.queue_name = l.queue_name and m.msg_id = l.message_id)
+with suspect as materialized (
+  select t.flow_slug, {queue} as queue_name, t.run_id, t.step_slug, t.task_index
+  from pgflow.step_tasks t
+  where t.status in ('queued', 'started') and t.permanently_stalled_at is null and t.message_id is not null
+    and {queue} = any ({names})
+    and {exists} (select from ({messages}) m where m.queue_name = {queue} and m.msg_id = t.message_id)
+)
+select t.flow_slug, t.queue_name, count(*),
+  (array_agg(concat_ws('/', t.run_id, t.step_slug, t.task_index)
+    order by t.run_id, t.step_slug collate "C", t.task_index))[1:{samples}]
+from suspect t
+join pgflow.runs r on r.run_id = t.run_id and r.status = 'started'
+join pgflow.step_states s on s.run_id = t.run_id and s.step_slug = t.step_slug and s.status = 'started'
 group by 1, 2
 """
 
@@ -77,7 +82,7 @@ def lost_messages(
     """Count them in the caller's transaction; changes nothing, and gives back what it locks.
 
     Args:
-        connection: in a transaction.
+        connection: in a transaction, to a database of a known release.
         samples: how many tasks are named at most.
 
     Returns:
@@ -105,11 +110,8 @@ def _live_tasks(
         ((readable, routed),) = cursor.execute(_TABLES).fetchall()
         if not readable:
             return None
-        live = sql.SQL(_LIVE).format(queue=sql.SQL("t.queue_name" if routed else "lower(t.flow_slug)"))
-        try:
-            queues = cursor.execute(sql.SQL(_QUEUES).format(prefix=sql.Literal(prefix), live=live)).fetchall()
-        except (psycopg.errors.UndefinedColumn, psycopg.errors.UndefinedTable):
-            return None  # a damaged schema, which a finding has told
+        queue = sql.SQL("t.queue_name" if routed else "lower(t.flow_slug)")
+        queues = cursor.execute(sql.SQL(_QUEUES).format(prefix=sql.Literal(prefix), queue=queue)).fetchall()
     if not all(may_be_read for _, _, may_be_read in queues):
         return None
     there = {name for name, is_there, _ in queues if is_there}
@@ -127,7 +129,7 @@ def _live_tasks(
         # Without parameters: a name may have a percent sign.
         query = sql.SQL(_TOLD).format(
             samples=sql.Literal(samples),
-            live=live,
+            queue=queue,
             names=sql.Literal(some),
             exists=exists,
             messages=sql.SQL(" union all ").join(tables or [_NO_MESSAGE]),
