@@ -48,6 +48,15 @@ def test_a_release_is_known_by_its_catalogue(foreign: Callable[[str], str], rele
     assert [difference for difference in found.differences if difference.matters] == []
 
 
+def test_of_releases_that_are_as_close_the_newest_is_named(foreign: Callable[[str], str]) -> None:
+    """0.15.0 and 0.15.1 differ in one constraint, and this database has neither's."""
+    dsn = foreign("core_0_15_1")
+    execute(dsn, "alter table pgflow.step_tasks drop constraint valid_status")
+    with psycopg.connect(dsn) as connection:
+        found = identify(connection)
+    assert (found.release, found.closest) == (None, "0.15.1")
+
+
 def test_a_database_without_pgflow_is_empty(database_at: Callable[[str], str]) -> None:
     with psycopg.connect(database_at("")) as connection:
         found = identify(connection)
