@@ -63,7 +63,7 @@ def so_before(result: Result) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("revision", ["core_0_15_0", "core_0_16_0", "queue_identity", "dirty_runs"])
+@pytest.mark.parametrize("revision", ["core_0_16_0", "dirty_runs"])
 def test_messages_that_were_lost_before_are_notes(
     revision: str, replayed: Callable[[str, str], Result]
 ) -> None:
