@@ -5,6 +5,8 @@ They live at the top of a checkout and, in a wheel, inside the package. This is 
 
 from __future__ import annotations
 
+import contextlib
+import shlex
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parent
@@ -26,6 +28,15 @@ def root() -> Path:
 def alembic_ini() -> Path:
     """The configuration file of the Alembic environment."""
     return root() / "alembic.ini"
+
+
+def alembic_call() -> str:
+    """How a person calls Alembic here: its configuration is named unless it is in the working folder."""
+    ini = alembic_ini()
+    with contextlib.suppress(FileNotFoundError):  # the working folder has been deleted
+        if ini.parent == Path.cwd():
+            return "alembic"
+    return f"alembic -c {shlex.quote(str(ini))}"
 
 
 def revision_sql(revision: str) -> Path:

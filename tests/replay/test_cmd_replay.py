@@ -56,7 +56,7 @@ def test_a_difference_exits_3_and_json_is_all_of_stdout(server: Server, fixtures
 def test_junit_is_all_of_stdout(server: Server, fixtures: Path) -> None:
     result = run(server, "--fixtures", str(fixtures), "--format", "junit")
     assert result.exit_code == 3
-    suite = Xml.fromstring(result.stdout.encode())  # noqa: S314 - our own document
+    (suite,) = Xml.fromstring(result.stdout.encode())  # noqa: S314 - our own document
     assert suite.attrib["tests"] == "2"
     assert suite.attrib["failures"] == "1"
 

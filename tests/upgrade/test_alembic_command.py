@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from subprocess import CompletedProcess
 
 import psycopg
@@ -67,6 +68,24 @@ def test_it_reports_current_and_history_and_check_of_heads(
         assert alembic(dsn, "current").stdout == "core_0_15_1\n"
         assert alembic(dsn, "current", "--check-heads").returncode != 0
         assert "core_0_15_0 -> core_0_15_1" in alembic(dsn, "history").stdout
+
+
+def test_advice_names_the_configuration_where_it_is_not_at_hand(
+    database_at: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is told can be pasted, by those who have installed the package, too."""
+    monkeypatch.chdir(resources.root())
+    assert resources.alembic_call() == "alembic"
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    call = f"alembic -c {resources.alembic_ini()}"
+    assert resources.alembic_call() == call
+    with pytest.raises(PgflowMigrateError) as refused:
+        upgrade(database_at(""), from_nothing=False)
+    assert refused.value.remedy.endswith(f' To install pgflow: {call} -x dsn="…" upgrade head')
+    folder.rmdir()
+    assert resources.alembic_call() == call
 
 
 def test_current_makes_no_schema_where_there_is_none(

@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 
+from pgflow_migrate import resources
 from pgflow_migrate.errors import PgflowMigrateError
 from pgflow_migrate.releases import catalogue
 from pgflow_migrate.releases.chain import release_of, revision_of
@@ -97,7 +98,8 @@ def disagreement(
         count = f"; from {wrong[0]} {count}"
     remedy = "Undo these differences, then try again."
     if found.revision is not None:
-        remedy = f'If the record is wrong, correct it: alembic -x dsn="…" stamp {found.revision}'
+        call = resources.alembic_call()
+        remedy = f'If the record is wrong, correct it: {call} -x dsn="…" stamp {found.revision}'
     elif found.empty:
         remedy = "Check the connection string; if it is right, drop schema pgflow_migrate and try again."
     return PgflowMigrateError(

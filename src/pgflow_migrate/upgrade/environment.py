@@ -26,7 +26,7 @@ from alembic.config import Config
 from alembic.runtime.environment import EnvironmentContext
 from alembic.runtime.migration import MigrationContext, MigrationStep, RevisionStep, StampStep
 
-from pgflow_migrate import database, durations
+from pgflow_migrate import database, durations, resources
 from pgflow_migrate.alembic_command import under_alembic_command
 from pgflow_migrate.errors import PgflowMigrateError
 from pgflow_migrate.releases import identify
@@ -167,7 +167,7 @@ def _refuse_false_stamp(target: tuple[str, ...], found: identify.Identification)
     is_ = f"schema pgflow is {found.release}" if found.release else "there is no schema pgflow"
     raise PgflowMigrateError(
         f"The database cannot be stamped {', '.join(target) or 'base'}: {is_}.",
-        f'To record what is there: alembic -x dsn="…" stamp {found.revision or "base"}',
+        f'To record what is there: {resources.alembic_call()} -x dsn="…" stamp {found.revision or "base"}',
     )
 
 
@@ -194,7 +194,8 @@ def _adopt(
         if not context.config.attributes.get("from_nothing", True):
             raise PgflowMigrateError(
                 "There is no schema pgflow in this database.",
-                'Check the connection string. To install pgflow: alembic -x dsn="…" upgrade head',
+                "Check the connection string. To install pgflow:"
+                f' {resources.alembic_call()} -x dsn="…" upgrade head',
             )
         return Found(None, None, recorded=False)
     if found.revision is None:

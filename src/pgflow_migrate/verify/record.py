@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from pgflow_migrate import resources
 from pgflow_migrate.releases import catalogue
 from pgflow_migrate.releases.catalogue import Catalogue
 from pgflow_migrate.releases.chain import release_of
@@ -26,13 +27,14 @@ def record_violations(
         recorded: what the ledger holds; revisions of this installation only.
     """
     head = chain[-1]
+    stamp = f'{resources.alembic_call()} -x dsn="…" stamp {head}'
     if tuple(versions) != (head,):
         yield Violation(
             "version",
             _LEDGER,
             1,
             tuple(versions) or ("none",),
-            f'The catalogue is that of {head}: record it: alembic -x dsn="…" stamp {head}',
+            f"The catalogue is that of {head}: record it: {stamp}",
         )
     names = {entry.name for entry in recorded}
     for wrong, are in (
@@ -45,7 +47,7 @@ def record_violations(
                 _LEDGER,
                 len(wrong),
                 wrong[:_SAMPLES],
-                f'These revisions {are}: alembic -x dsn="…" stamp {head}',
+                f"These revisions {are}: {stamp}",
             )
     here = [entry for entry in recorded if entry.name in chain]
     changed = ledger.changed(here, ledger.checksums(chain))
