@@ -138,24 +138,13 @@ def test_a_report_that_does_not_fit_is_one_sentence(
 
 LOOKS = (
     "--version",
-    "--help",
-    "docs",
     "docs upgrade",
-    "audit --dsn {old}",
     "audit --dsn {old} --format html",
     "audit --sql",
     "audit --json-schema",
-    "status --dsn {old}",
     "status --dsn {old} --watch 60 --format json",
     "--debug verify --dsn {new}",
-    "prune-helper --sql",
-    "prune-helper --dsn {old}",
-    "upgrade --sql",
-    "upgrade --dsn {old} --dry-run --format json",
-    "dirty-runs contract",
     "dirty-runs inventory",
-    "dirty-runs status --dsn {new}",
-    "work-center status {store}",
     "work-center verify {store}",
 )
 
@@ -185,10 +174,7 @@ def test_a_command_that_only_looks_ends_without_a_word_when_its_reader_has_gone(
     arguments = [argument.format(**looked_at) for argument in shlex.split(command)]
     done = run_with_nobody_reading(*arguments, stream="stdout")
     assert done.returncode == EXIT_COULD_NOT_RUN
-    heard = [line for line in done.stderr.splitlines() if line]
-    if command.startswith("upgrade --dsn"):
-        heard = [line for line in heard if not line.startswith(("Found ", "queue_identity", "dirty_runs"))]
-    assert heard == []
+    assert done.stderr == ""
 
 
 @pytest.mark.parametrize("name", ["replay", "demo"])
@@ -219,10 +205,10 @@ def test_a_command_that_has_changed_something_says_so_all_the_same(
 
 
 @needs_full
-@pytest.mark.parametrize("command", ["--version", "docs upgrade", "work-center status {store}"])
-def test_a_full_output_is_one_sentence_for_every_command(looked_at: dict[str, str], command: str) -> None:
+@pytest.mark.parametrize("command", ["--version", "docs upgrade"])
+def test_a_full_output_is_one_sentence_without_a_database_too(command: str) -> None:
     with FULL.open("w") as full:
-        done = run(*(argument.format(**looked_at) for argument in command.split()), stdout=full)
+        done = run(*command.split(), stdout=full)
     assert done.returncode == EXIT_COULD_NOT_RUN
     assert done.stderr.splitlines()[0] == "error: The output could not be written: No space left on device."
     assert "Traceback" not in done.stderr
