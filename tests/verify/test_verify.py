@@ -243,7 +243,7 @@ def test_it_reads_one_snapshot(database: Database, connect: Callable[[str], Data
         other.execute("select pgflow.start_flow('Orders', '{}'); select pgmq.archive('orders', 3)")
         from pgflow_migrate.verify.run import _verify
 
-        assert _verify(session).violations == ()
+        assert _verify(session, 20).violations == ()
     assert [found.check for found in verify(database.info.dsn).violations] == ["live-task-archived"]
 
 
