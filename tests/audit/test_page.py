@@ -388,3 +388,22 @@ def test_an_estimate_is_no_more_exact_than_it_is(seconds: float, text: str) -> N
 )
 def test_bytes_have_the_unit_that_keeps_them_short(number: int, text: str) -> None:
     assert rendering.size(number) == text
+
+
+def test_each_queue_names_what_is_found_of_it() -> None:
+    """By its own name or its flow's; infos are nothing that is found."""
+    findings = (
+        Finding("info", "backfill-tasks", "busy", None, "busy", 3, (), ""),
+        Finding("error", "message-without-task", None, None, "busy", 1, (), ""),
+        Finding("error", "slug-double-underscore", "Empty", None, None, 1, (), ""),
+        Finding("warning", "queue-malformed", "empty", None, "empty", 1, (), ""),
+    )
+    page = render.html(replace(REPORT, findings=findings), replace(OUTLOOK, queues=QUEUES))
+    table = page.partition('<h2 id="queues">')[2].partition("</table>")[0]
+    rows = [part.partition("</td>") for part in table.split('<td class="name"><code>')[1:]]
+    found = {row[0]: re.findall('href="#([^"]*)"', row[2].partition("</td>")[0]) for row in rows}
+    assert found == {
+        "queue_0</code>": [],
+        "busy</code>": ["message-without-task"],
+        "empty</code>": ["slug-double-underscore", "queue-malformed"],
+    }

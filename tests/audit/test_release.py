@@ -210,8 +210,10 @@ def test_what_the_upgrade_would_stumble_over_is_named(
 
 
 def test_what_users_added_does_not_matter(database: Database, audited: Audited) -> None:
+    database.execute("create type public.pair as (first integer, last integer)")
     database.execute(
-        "alter table pgflow.runs add column tenant text; create table pgflow.mine (id integer);"
+        "alter table pgflow.runs add column tenant text; create table pgflow.mine (id integer, "
+        "span int4range, spans int4multirange, ends public.pair);"
         "create function pgflow.mine() returns integer language sql as 'select 1'"
     )
     assert audited(database) == []

@@ -11,7 +11,8 @@ import pytest
 from pgflow_migrate.errors import EXIT_COULD_NOT_RUN, PgflowMigrateError
 from pgflow_migrate.releases import catalogue
 from pgflow_migrate.releases.chain import HEAD, REVISIONS, STARTS, release_of, revision_of
-from pgflow_migrate.releases.identify import identify
+from pgflow_migrate.releases.comparison import Difference
+from pgflow_migrate.releases.identify import SHOWN, Identification, identify, unknown_release
 from pgflow_migrate.upgrade import ledger
 from pgflow_migrate.upgrade.progress import Event, Found
 from pgflow_migrate.upgrade.run import upgrade
@@ -227,3 +228,11 @@ def test_a_record_that_the_catalogue_contradicts_is_refused_and_shown(
     assert caught.value.remedy == remedy
     status = read_status(dsn)
     assert (status.disagreement, status.pending) == (caught.value.message, None)
+
+
+@pytest.mark.parametrize(("number", "more"), [(SHOWN, ()), (SHOWN + 2, ("… and 2 more",))])
+def test_the_first_differences_are_listed_and_the_others_counted(number: int, more: tuple[str, ...]) -> None:
+    differences = tuple(Difference("missing", f"table t{n:02}") for n in range(number))
+    error = unknown_release(Identification(None, "0.16.0", differences))
+    assert error.details == (*(f"table t{n:02} is missing" for n in range(SHOWN)), *more)
+    assert f"from which {number} things differ." in str(error)
