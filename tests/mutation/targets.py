@@ -102,7 +102,7 @@ TARGETS: dict[str, Target] = {
     "queues-sql": Target(
         (f"{_QUEUES}/functions/_queue_faults.sql",),
         ("tests/queue_identity/test_provisioning.py",),
-        select="superuser and (other_schemas or damaged or lost or every_queue or goes_all_the_way)",
+        select="other_schemas or superuser and (damaged or lost or every_queue or goes_all_the_way)",
         slow=("tests/dirty_runs/transitions/test_start.py", "tests/queue_identity/test_provisioning.py"),
         slow_select="test_a_queue",
     ),
@@ -147,6 +147,7 @@ TARGETS: dict[str, Target] = {
             "tests/audit/test_prune_helper.py",
             "tests/audit/test_release.py",
             "tests/audit/test_privileges.py",
+            "tests/audit/test_read_only.py",
             "tests/hosted/test_in_the_way.py",
             "tests/audit/test_many_queues.py",
         ),
