@@ -306,4 +306,10 @@ EXPLAINED: tuple[Explained, ...] = (
             'count = f"; from {wrong[0]} {count}"',
         )
     ),
+    Explained(
+        _FINDINGS,
+        "flow_count bigint := 0;",
+        "flow_count bigint := 1;",
+        "it is counted before it is shown",
+    ),
 )

@@ -151,6 +151,7 @@ TARGETS: dict[str, Target] = {
             "tests/hosted/test_in_the_way.py",
             "tests/audit/test_many_queues.py",
         ),
+        sample=60,
         revision="queue_identity",
         audits=True,
     ),
@@ -169,6 +170,7 @@ TARGETS: dict[str, Target] = {
         ),
         select="not browser",
         slow=(
+            "tests/audit/test_lost.py",
             "tests/audit/test_script.py",
             "tests/audit/test_read_only.py",
             "tests/upgrade/test_failures.py",
