@@ -96,6 +96,29 @@ def test_a_snapshot_from_before_stops_the_upgrade_and_is_named(
         assert {table: count(dump, table) for table in REWRITTEN} == {"steps": 1, "step_tasks": 1}
 
 
+def test_a_dump_at_work_elsewhere_is_seen_before_anything_is_done(
+    dsn: str, connect: Callable[[str], Connection]
+) -> None:
+    """It holds no lock on our tables yet, and is not idle either."""
+    dump, holder = connect(dsn), connect(dsn)
+    dump.isolation_level = IsolationLevel.REPEATABLE_READ
+    dump.execute("set application_name = 'pg_dump'")
+    holder.execute("select pg_advisory_lock(1)")
+    done: list[Event] = []
+    with ThreadPoolExecutor() as pool:
+        busy = pool.submit(dump.execute, "select pg_advisory_lock(1)")
+        at_work = "select from pg_stat_activity where pid = %s and wait_event = 'advisory'"
+        while not holder.execute(at_work, (dump.info.backend_pid,)).fetchall():
+            assert not busy.done(), busy.exception()
+        try:
+            with pytest.raises(FenceError) as caught:
+                upgrade(dsn, fence=SHORT, on_progress=done.append)
+        finally:
+            holder.execute("select pg_advisory_unlock(1)")
+    assert [blocker.pid for blocker in caught.value.blockers] == [dump.info.backend_pid]
+    assert [event.file for event in done if isinstance(event, FileDone)] == ["live_workers.sql"]
+
+
 def test_a_snapshot_that_ends_is_waited_for_no_longer(dsn: str, connect: Callable[[str], Connection]) -> None:
     dump = connect(dsn)
     dump.isolation_level = IsolationLevel.REPEATABLE_READ
