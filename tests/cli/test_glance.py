@@ -176,7 +176,7 @@ def test_an_upgrade_that_has_its_locks_is_named(busy: str, invoke: Invoke) -> No
 
 def watching(dsn: str, *options: str, stdout: int | IO[bytes]) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "pgflow_migrate", "status", "--dsn", dsn, "--watch", "0.1", *options]
-    environment = {**os.environ, "TERM": "xterm"}
+    environment = {**os.environ, "TERM": "xterm", "LINES": "24"}  # which is not the terminal's
     return subprocess.Popen(command, stdout=stdout, stderr=subprocess.PIPE, env=environment)
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
+import sys
 import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -109,12 +111,20 @@ class _Screen:
 
     def draw(self, page: list[str]) -> None:
         self._page = page
-        height = shutil.get_terminal_size().lines
+        height = _height()
         if len(page) >= height:  # the cursor stands on a line of its own
             left = len(page) - height + 2
             page = [*page[: height - 2], f"… {layout.plural(left, 'more line')}: --format json has all"]
         # In one piece and over what is there, so that it does not flicker.
         output.echo(_HOME + "".join(f"{_EMPTY_LINE}{line}\n" for line in page) + _REST, nl=False)
+
+
+def _height() -> int:
+    """The terminal's lines. LINES may be of another one, or of an earlier size: readline exports it."""
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).lines
+    except (OSError, ValueError):
+        return shutil.get_terminal_size().lines
 
 
 def _once_more(dsn: str, audit: AuditSummary | None, seconds: float) -> Status:
