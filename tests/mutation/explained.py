@@ -21,6 +21,7 @@ _JUDGE = "alembic/sql/dirty_runs/functions/_judge_messages.sql"
 _SHORTCUT = (
     "a shortcut: what it lets through is refused with the same words, after a conversion that takes long"
 )
+_REST = "how long the fence rests between two tries, holding nothing, is not tested"
 _TUNING = "another wait is as right; it shows in the timing alone"
 _FOUR = "4096 bytes less 2, 3 or 4 are as many whole groups of four"
 _AGAIN = "it asks once more for locks that it has"
@@ -109,6 +110,18 @@ EXPLAINED: tuple[Explained, ...] = (
         "brief constant interval := current_setting('deadlock_timeout')::interval / 2;",
         "brief constant interval := current_setting('deadlock_timeout')::interval / 1;",
         _TUNING,
+    ),
+    Explained(
+        _FENCE,
+        "perform pg_sleep(0.1 + 0.2 * random());",
+        "perform pg_sleep(0.1 - 0.2 * random());",
+        _REST,
+    ),
+    Explained(
+        _FENCE,
+        "perform pg_sleep(0.1 + 0.2 * random());",
+        "perform pg_sleep(0.1 + 0.2 / random());",
+        _REST,
     ),
     Explained(
         _FENCE,
