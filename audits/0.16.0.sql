@@ -770,7 +770,7 @@ begin
         'queue-absent' as code, s.flow_slug, s.queue_name, 1::bigint as count, '{}'::text[] as samples,
         format('Create the queue, and move its sequence above the ids that tasks have: select pgmq.create(%L); ',
           coalesce(s.flow_slug, s.queue_name))
-        || format(after_creation, 'pgmq.q_' || s.queue_name, s.queue_name) as hint
+        || format(after_creation, format('pgmq.%I', 'q_' || s.queue_name), s.queue_name) as hint
       from summary s
       where meta_readable and s.spelling_count is null and not s.has_queue and not s.has_archive
       union all
@@ -793,7 +793,7 @@ begin
           coalesce(s.spellings[1], s.flow_slug, s.queue_name))
         || case
           when s.has_queue then ''
-          else ' ' || format(after_creation, 'pgmq.q_' || s.queue_name, s.queue_name)
+          else ' ' || format(after_creation, format('pgmq.%I', 'q_' || s.queue_name), s.queue_name)
         end
       from summary s
       cross join lateral (
