@@ -81,9 +81,17 @@ def test_settings_are_the_callers_again(database: Database) -> None:
     with database.transaction():
         run_audit(database)
         assert settings() == before
+    assert settings() == before
     run_audit(database)
     assert settings() == before
     assert database.autocommit
+    with database.transaction():
+        database.execute("set local search_path = pgmq; set local work_mem = '5MB'; set local jit = off")
+        database.execute("set local enable_nestloop = off; set local quote_all_identifiers = off")
+        local = settings()
+        run_audit(database)
+        assert settings() == local
+    assert settings() == before
 
 
 def test_locks_on_queues_are_given_back_before_the_transaction_ends(database: Database) -> None:

@@ -224,6 +224,13 @@ _CONNECTING = (
     ),
     Failure(
         "connecting",
+        "--dsn twice",
+        "Invalid value for '--dsn': given 2 times. Run the command once for each database.",
+        2,
+        "status --dsn service=a --dsn service=b",
+    ),
+    Failure(
+        "connecting",
         "SSL fails",
         "SSL with the server at … fails: ….",
         1,

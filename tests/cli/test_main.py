@@ -12,12 +12,15 @@ import shlex
 import sqlite3
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 
 import click
 import psycopg
 import pytest
 from click.testing import CliRunner, Result
+from tests.as_nobody import as_nobody
 
 from pgflow_migrate import __version__
 from pgflow_migrate.cli import COMMANDS, Toolkit, failures, main
@@ -190,6 +193,47 @@ def test_a_file_that_cannot_be_opened_is_one_sentence_of_ours(
     )
     document = json.loads(invoke(*arguments, "--format", "json").stdout)
     assert document["error"]["message"] == "/nonexistent/x cannot be opened: No such file or directory."
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("nowhere/report", "No such file or directory"),
+        ("folder", "Is a directory"),
+        ("sealed/report", "Permission denied"),
+        ("sealed/old", "Permission denied"),
+    ],
+)
+def test_a_file_is_looked_at_before_the_audit_and_left_alone(
+    invoke: Invoke, name: str, reason: str
+) -> None:
+    """The audit may take long, and what cannot be connected to would be told first."""
+    with tempfile.TemporaryDirectory() as here:  # pytest's own are closed to others
+        top = Path(here)
+        top.chmod(0o755)
+        for folder in ("folder", "sealed"):
+            (top / folder).mkdir()
+        (top / "sealed/old").write_text("a report")
+        (top / "sealed/old").chmod(0o444)
+        (top / "sealed").chmod(0o555)
+        with as_nobody():
+            result = invoke("audit", "--dsn", "host=127.0.0.1 port=1", "--output", str(top / name))
+        assert result.exit_code == EXIT_COULD_NOT_RUN
+        assert result.stderr.splitlines()[0] == f"error: {top / name} cannot be opened: {reason}."
+        assert (top / "sealed/old").read_text() == "a report"
+        assert sorted(path.name for path in top.rglob("*")) == ["folder", "old", "sealed"]
+        (top / "sealed").chmod(0o755)
+
+
+def test_an_older_report_stays_when_there_is_no_new_one(invoke: Invoke, tmp_path: Path) -> None:
+    old = tmp_path / "report"
+    old.write_text("a report")
+    result = invoke("audit", "--dsn", "host=127.0.0.1 port=1", "--output", str(old))
+    assert (result.exit_code, result.stderr.splitlines()[0]) == (
+        EXIT_COULD_NOT_RUN,
+        "error: No server listens at 127.0.0.1:1.",
+    )
+    assert old.read_text() == "a report"
 
 
 def test_click_tells_nothing_but_usage_errors_in_its_own_words() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sqlite3
 import subprocess
@@ -13,6 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from tests.as_nobody import as_nobody
 from tests.work_center.stores import everything, state
 
 from pgflow_migrate.errors import (
@@ -163,7 +163,7 @@ def test_a_store_that_may_not_be_written_is_refused_but_can_be_looked_at(
     path = make(example=True).rename(open_folder / "store.db")
     path.chmod(0o444)
     open_folder.chmod(0o777)
-    with _as_nobody():
+    with as_nobody():
         error = _refused(upgrade, path)
         assert status(path).version == 22
         assert verify(path).violations == ()
@@ -175,7 +175,7 @@ def test_a_store_that_may_not_be_written_is_refused_but_can_be_looked_at(
 def test_a_folder_that_may_not_be_written_is_refused(make: Make, open_folder: Path) -> None:
     path = make(example=True).rename(open_folder / "store.db")
     path.chmod(0o666)
-    with _as_nobody():
+    with as_nobody():
         error = _refused(upgrade, path)
     assert error.message == f"{path} may not be written: its folder is read-only to us."
     assert error.details == ("Nothing was changed.",)
@@ -185,7 +185,7 @@ def test_a_store_that_may_not_be_read_is_refused(make: Make, open_folder: Path) 
     path = make(example=True).rename(open_folder / "store.db")
     path.chmod(0)
     for call in CALLS:
-        with _as_nobody(), pytest.raises(PgflowMigrateError) as caught:
+        with as_nobody(), pytest.raises(PgflowMigrateError) as caught:
             call(path)
         assert caught.value.message == (
             f"{path} cannot be opened: it or its folder may not be read or written."
@@ -238,19 +238,6 @@ def test_a_path_with_signs_of_a_uri_is_a_path(make: Make) -> None:
     path = make(name="a store?mode=memory&x=%41#1.db", example=True)
     assert upgrade(path, now=1000).version == 35
     assert status(path).version == 35
-
-
-@contextlib.contextmanager
-def _as_nobody() -> Iterator[None]:
-    """As a user who owns nothing here: a superuser may write everything."""
-    if os.geteuid() != 0:
-        yield
-        return
-    os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
 
 
 def _die_while_writing(path: Path, *before: str, commit: bool = False) -> None:

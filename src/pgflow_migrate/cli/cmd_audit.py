@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 import click
@@ -53,6 +56,7 @@ def audit(ctx: click.Context, dsn: str | None, format_: str, file: TextIO | None
     from pgflow_migrate.cli import progress
     from pgflow_migrate.upgrade import estimate
 
+    _check(file)
     target = target_of(dsn)
     expected = partial(estimate.seconds, target, "audit")
     if format_ == "html":
@@ -86,6 +90,27 @@ def _page(target: str) -> tuple[AuditReport, str]:
 
     report, outlook = survey(target)
     return report, render.html(report, outlook)
+
+
+def _check(file: TextIO | None) -> None:
+    """Before the audit, which may take long; without opening it, which would empty an older report.
+
+    Raises:
+        click.FileError: it could not be written.
+    """
+    if file is None or file.name == "-":
+        return
+    path = Path(file.name)
+    there = path if path.exists() else path.parent
+    if path.is_dir():
+        code = errno.EISDIR
+    elif not there.exists():
+        code = errno.ENOENT
+    elif not os.access(there, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+        code = errno.EACCES
+    else:
+        return
+    raise click.FileError(file.name, hint=os.strerror(code))
 
 
 def _close(file: TextIO | None) -> None:

@@ -9,7 +9,7 @@ from uuid import UUID
 import click
 
 from pgflow_migrate.cli import output
-from pgflow_migrate.cli.options import dsn_option, format_option, target_of
+from pgflow_migrate.cli.options import DsnOption, dsn_option, format_option, target_of
 from pgflow_migrate.errors import EXIT_BLOCKED, EXIT_OK
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def dirty_runs() -> None:
 
 
 _compared = click.option(
-    "--dsn", metavar="DSN", help="Also compare with this database; without it nothing is connected to."
+    "--dsn", cls=DsnOption, help="Also compare with this database; without it nothing is connected to."
 )
 
 

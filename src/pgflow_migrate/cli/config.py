@@ -17,7 +17,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from pgflow_migrate.cli.options import DsnOption, OneCallOption, remember_configuration
+from pgflow_migrate.cli.options import DsnOption, NeededDsnOption, OneCallOption, remember_configuration
 from pgflow_migrate.errors import PgflowMigrateError
 
 OWN = "pgflow-migrate.toml"
@@ -175,7 +175,7 @@ def _defaults(
                 f"{config.path}: --{key} is for one call, and {name} not for a file.",
                 f"Take it out, and give --{key} on the command line.",
             )
-        if option.multiple:
+        if option.multiple and not isinstance(option, DsnOption):
             done[option.name or ""] = _several(config, name, value)
             continue
         _check_value(config, name, value)
@@ -237,7 +237,7 @@ def _with_dsn(
 ) -> dict[str, Any]:
     """``defaults`` with the connection that is for every command that needs one."""
     done = dict(defaults)
-    if any(isinstance(option, DsnOption) for _, option in _options(command)):
+    if any(isinstance(option, NeededDsnOption) for _, option in _options(command)):
         done.setdefault("dsn", dsn)
     if isinstance(command, click.Group):
         for name in command.list_commands(ctx):

@@ -25,10 +25,6 @@ _CONFIGURATION = "pgflow_migrate.configuration"
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
-class DsnOption(click.Option):
-    """The connection of a command that cannot do without one: ``dsn`` at the top of a file is for it, too."""
-
-
 class OneCallOption(click.Option):
     """An option that belongs on the command line: a file could switch it on, and nothing off again."""
 
@@ -58,6 +54,24 @@ def once(instead: str) -> Callable[[click.Context, click.Parameter, tuple[str, .
     return only
 
 
+class DsnOption(click.Option):
+    """``--dsn``, once: two would be two databases, of which the last would win silently."""
+
+    def __init__(self, *arguments: Any, **attributes: Any) -> None:
+        super().__init__(
+            *arguments,
+            metavar="DSN",
+            multiple=True,
+            type=Whole(),
+            callback=once("Run the command once for each database."),
+            **attributes,
+        )
+
+
+class NeededDsnOption(DsnOption):
+    """The connection of a command that cannot do without one: ``dsn`` at the top of a file is for it, too."""
+
+
 class Group(click.Group):
     """A group that says more of commands which one could expect in it than that there are none.
 
@@ -85,8 +99,7 @@ def dsn_option(command: _Command) -> _Command:
     """``--dsn``; the function gets ``dsn``, the string as given or None: hand it to :func:`target_of`."""
     return click.option(
         "--dsn",
-        cls=DsnOption,
-        metavar="DSN",
+        cls=NeededDsnOption,
         help="Connection string; default: PGFLOW_DSN, else DATABASE_URL, else libpq's variables.",
     )(command)
 
