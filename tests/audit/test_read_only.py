@@ -270,3 +270,24 @@ def test_in_psql_it_returns_its_rows(database: Database) -> None:
     assert done.stderr == ""
     codes = [line.split("|")[1] for line in done.stdout.splitlines()]
     assert codes == [finding.code for finding in run_audit(database).findings]
+
+
+def test_what_was_looked_at_is_counted(database: Database) -> None:
+    """The queue that is lost is not among those that were read."""
+    first = run_audit(database).findings[-1].samples
+    assert (first[0], first[3:]) == (
+        "8 errors, 0 warnings",
+        ("4 flows, 1 step, 1 task", "2 messages in 2 queues"),
+    )
+    database.execute(
+        """
+        select pgflow.add_step('orders', 'send');
+        select pgflow.start_flow('orders', '{}');
+        select pgmq.archive('orders', 1);
+        select pgmq.send('_a__b_', '{}'::jsonb);
+        """
+    )
+    assert run_audit(database).findings[-1].samples[3:] == (
+        "4 flows, 2 steps, 3 tasks",
+        "4 messages in 2 queues",
+    )

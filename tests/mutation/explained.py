@@ -136,6 +136,12 @@ EXPLAINED: tuple[Explained, ...] = (
         _AGAIN,
     ),
     Explained(
+        "src/pgflow_migrate/audit/refusal.py",
+        "if TYPE_CHECKING:",
+        "if not TYPE_CHECKING:",
+        "it imports what is loaded anyway by whoever has an error of psycopg's to give",
+    ),
+    Explained(
         _AUDIT_RUN,
         "facts = cursor.execute(_FACTS.encode()).fetchall()[0]",
         "facts = cursor.execute(_FACTS.encode()).fetchall()[ -1]",

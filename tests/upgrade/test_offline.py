@@ -53,15 +53,16 @@ def script(alembic: Alembic) -> Callable[..., str]:
 
 
 @pytest.mark.parametrize("ledger", ["with ledger", "without ledger"])
+@pytest.mark.parametrize("release", ["core_0_15_0", "core_0_15_1", "core_0_16_0"])
 def test_a_script_from_a_release_leaves_the_same(
-    database_at: Callable[[str], str], script: Callable[..., str], ledger: str
+    database_at: Callable[[str], str], script: Callable[..., str], release: str, ledger: str
 ) -> None:
-    by_command, by_script = database_at("core_0_15_1"), database_at("core_0_15_1")
+    by_command, by_script = database_at(release), database_at(release)
     if ledger == "without ledger":
         for dsn in (by_command, by_script):
             run(dsn, "drop schema pgflow_migrate cascade")
     upgrade(by_command)
-    run(by_script, script("core_0_15_1:head"))
+    run(by_script, script(f"{release}:head"))
     left, expected = what_is_left(by_script), what_is_left(by_command)
     assert left == expected
     assert upgrade(by_script).already_current
@@ -217,7 +218,17 @@ def test_what_is_refused_changes_nothing(
         assert (done.returncode, len(told)) == (3, 1)
 
 
-@pytest.mark.parametrize(("there", "wanted"), [("core_0_15_0", "0.16.0"), ("core_0_16_0", "0.15.1")])
+@pytest.mark.parametrize(
+    ("there", "wanted"),
+    [
+        ("core_0_15_0", "0.15.1"),
+        ("core_0_15_0", "0.16.0"),
+        ("core_0_15_1", "0.15.0"),
+        ("core_0_15_1", "0.16.0"),
+        ("core_0_16_0", "0.15.0"),
+        ("core_0_16_0", "0.15.1"),
+    ],
+)
 def test_another_release_is_refused_also_when_nothing_is_recorded(
     database_at: Callable[[str], str], unchanged: Unchanged, there: str, wanted: str
 ) -> None:

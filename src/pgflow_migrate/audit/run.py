@@ -39,7 +39,7 @@ def run_audit(
         PgflowMigrateError: no connection, or the server ended the audit (a timeout, a lock held for long).
     """
     if isinstance(target, str):
-        with database.connect(target, autocommit=True) as connection:
+        with database.connect(target) as connection:
             return run_audit(connection, stock_prune_md5s=stock_prune_md5s)
     block = script.findings_block(stock_prune_md5s)
     with reading.explained("audit"), snapshot(target), target.cursor(row_factory=dict_row) as cursor:
@@ -68,7 +68,7 @@ def survey(
     Arguments and errors as for :func:`run_audit`.
     """
     if isinstance(target, str):
-        with database.connect(target, autocommit=True) as connection:
+        with database.connect(target) as connection:
             return survey(connection, stock_prune_md5s=stock_prune_md5s)
     with reading.explained("audit"), snapshot(target):
         return run_audit(target, stock_prune_md5s=stock_prune_md5s), look(target)

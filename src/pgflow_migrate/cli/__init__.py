@@ -70,7 +70,7 @@ For example:
   pgflow-migrate status --watch
 
 \b
-Completion, for the shell's start-up file (also zsh_source, fish_source, powershell_source):
+Completion, for the shell's start-up file (also zsh_source, fish_source; others: docs configuration):
   eval "$(_PGFLOW_MIGRATE_COMPLETE=bash_source pgflow-migrate)"
 """
 

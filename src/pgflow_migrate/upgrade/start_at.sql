@@ -1,10 +1,10 @@
--- This script starts from the revision that pgflow_migrate.start_at names. A database that records none is
--- taken to be there (the preflight looks again); one that records another is refused.
+-- This script starts from the revision that pgflow_migrate.start_at names; a database of another is refused. One that
+-- records none is judged by what is in it, and then the preflight looks closer.
 do $start$
 declare
   wanted constant text := current_setting('pgflow_migrate.start_at');
   recorded text[];
-  speaks_protocol_2 boolean;
+  found text;
 begin
   if not exists (
     select from pg_catalog.pg_class c
@@ -18,14 +18,20 @@ begin
   end if;
   select coalesce(array_agg(v.version_num::text), '{}') into recorded from pgflow_migrate.alembic_version v;
   if recorded = '{}' then
-    speaks_protocol_2 := to_regclass('pgflow.run_work') is not null;
-    if not (case wanted
-      when 'dirty_runs' then speaks_protocol_2
-      when 'queue_identity' then
-        to_regprocedure('pgflow.claim_tasks(text, text, bigint[], uuid)') is not null and not speaks_protocol_2
+    found := case
+      when to_regclass('pgflow.run_work') is not null then 'dirty_runs'
+      when to_regprocedure('pgflow.claim_tasks(text, text, bigint[], uuid)') is not null then 'queue_identity'
       -- 0.16.0 dropped the third argument of the workers' start-up call.
-      else (wanted = 'core_0_16_0') = (to_regprocedure('pgflow.ensure_flow_compiled(text, jsonb)') is not null)
-    end) then
+      when to_regprocedure('pgflow.ensure_flow_compiled(text, jsonb)') is not null then 'core_0_16_0'
+      -- 0.15.1 lets tasks end as cancelled.
+      when exists (
+        select from pg_catalog.pg_constraint o
+        where o.conrelid = to_regclass('pgflow.step_tasks') and o.conname = 'valid_status'
+          and strpos(pg_get_constraintdef(o.oid), '''cancelled''') > 0
+      ) then 'core_0_15_1'
+      else 'core_0_15_0'
+    end;
+    if found <> wanted then
       raise exception 'this script starts from revision %, but the database is of another release', wanted
         using hint = 'pgflow-migrate status says which. Make a script that starts from there: --from.';
     end if;
