@@ -204,9 +204,7 @@ def test_a_file_that_cannot_be_opened_is_one_sentence_of_ours(
         ("sealed/old", "Permission denied"),
     ],
 )
-def test_a_file_is_looked_at_before_the_audit_and_left_alone(
-    invoke: Invoke, name: str, reason: str
-) -> None:
+def test_a_file_is_looked_at_before_the_audit_and_left_alone(invoke: Invoke, name: str, reason: str) -> None:
     """The audit may take long, and what cannot be connected to would be told first."""
     with tempfile.TemporaryDirectory() as here:  # pytest's own are closed to others
         top = Path(here)
