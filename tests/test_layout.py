@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 import pytest
 
-from pgflow_migrate.layout import lines, plural
+from pgflow_migrate.layout import lines, plural, printable
 
 
 @pytest.mark.parametrize(
@@ -61,3 +63,24 @@ def test_wide_characters_count_twice() -> None:
 
 def test_nothing_is_an_empty_line() -> None:
     assert lines("", 10, "  ") == [""]
+
+
+def test_what_drives_a_terminal_or_does_not_show_is_written_out() -> None:
+    assert printable("a\x1b[31mb\r\nc\td\x9b") == "a\\x1b[31mb\\r\\nc\\td\\x9b"
+    assert printable("\u202eabc\u200b\ufeff\ud800\U000e0041") == "\\u202eabc\\u200b\\ufeff\\ud800\\U000e0041"
+    shown = "orders, \u00e9t\u00e9 \u2202 \U0001f600 \u2026 \u00a0 \\n"
+    assert printable(shown) == shown
+    assert printable(printable("\x1b")) == "\\x1b"
+
+
+@pytest.mark.parametrize("category", ["Cc", "Cs", "Zl", "Zp"])
+def test_no_control_is_left(category: str) -> None:
+    every = [chr(code) for code in range(0x110000) if unicodedata.category(chr(code)) == category]
+    assert every
+    assert all(printable(char).isascii() and printable(char).isprintable() for char in every)
+
+
+def test_a_line_cannot_be_forged() -> None:
+    assert lines("broken\nnext  Nothing to do.\x1b]0;title\x07", 80) == [
+        "broken\\nnext  Nothing to do.\\x1b]0;title\\x07"
+    ]

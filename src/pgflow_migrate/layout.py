@@ -1,4 +1,4 @@
-"""Text for people: plurals, and lines that break between words and leave SQL whole."""
+"""Text for people: plurals, and lines that break between words, leave SQL whole and drive no terminal."""
 
 from __future__ import annotations
 
@@ -18,6 +18,12 @@ _STATEMENT = re.compile(
     r"(?:alter|create|delete|drop|grant|insert|select|set|update|with) "
     rf"""(?:{_QUOTED}|[^;'"])*;"""
 )
+# Controls, and what terminals, XML or a reader's eye do not take: surrogates, non-characters, and what shows
+# nothing or turns the direction of the line.
+_UNPRINTABLE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
+    "\ufffe\uffff\U000e0000-\U000e0fff]"
+)
 _SQL_WORD = re.compile(rf"""(?:{_QUOTED}|\S)+""")
 
 
@@ -26,17 +32,26 @@ def plural(number: int, one: str, several: str = "") -> str:
     return f"{number:,} {one if number == 1 else several or one + 's'}"
 
 
+def printable(text: str) -> str:
+    """``text`` with what does not show, or drives a terminal, written out, such as ``\\n`` or ``\\x1b``.
+
+    Slugs, names and reasons are arbitrary text, and so is what a server or somebody's file says.
+    """
+    return _UNPRINTABLE.sub(lambda match: ascii(match[0])[1:-1], text)
+
+
 def width_of(console: Console) -> int | None:
     """The width to wrap at, a terminal's; None in a pipe or a file, where lines are left whole for grep."""
     return console.width if console.is_terminal else None
 
 
 def lines(text: str, width: int | None, indent: str = "") -> list[str]:
-    """``text`` as lines of at most ``width`` cells, each behind ``indent``.
+    """``text``, as :func:`printable` has it, as lines of at most ``width`` cells, each behind ``indent``.
 
     A statement that fits on a line of its own is not broken, and no word ever is: one that is too long for a
     line is left so.
     """
+    text = printable(text)
     if width is None:
         return [indent + text]
     from rich.cells import cell_len  # here, so that what is not wrapped need not wait for the import
@@ -65,7 +80,7 @@ def show_broken(console: Console, name: str, *texts: str) -> None:
     """Print what does not hold: its name, what was found and what to do below it, and a blank line."""
     from rich.text import Text
 
-    console.print(Text.assemble(("broken  ", "bold red"), (name, "bold")), soft_wrap=True)
+    console.print(Text.assemble(("broken  ", "bold red"), (printable(name), "bold")), soft_wrap=True)
     for text in texts:
         show(console, text, indent="  ")
     console.print()

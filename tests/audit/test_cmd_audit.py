@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -99,14 +102,59 @@ def test_a_file_gets_what_stdout_would_have(form: str, run: Run, blocked: Databa
     assert "\x1b" not in text
 
 
-def test_an_audit_that_cannot_run_leaves_the_file_alone(
-    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("form", ["table", "html"])
+def test_an_audit_that_cannot_run_leaves_the_file_alone(run: Run, tmp_path: Path, form: str) -> None:
     kept = tmp_path / "report"
     kept.write_text("of yesterday")
-    result = run("--dsn", "host=/nowhere dbname=x", "--output", str(kept))
-    assert result.exit_code == 1
+    result = run("--dsn", "host=/nowhere dbname=x", "--format", form, "--output", str(kept))
+    assert (result.exit_code, result.stdout) == (1, "")
     assert kept.read_text() == "of yesterday"
+
+
+@pytest.mark.parametrize(
+    ("form", "beginning"),
+    [
+        ("json", '{\n  "status": "failed",'),
+        ("junit", "<?xml "),
+        ("github", "::error title=pgflow-migrate audit::"),
+    ],
+)
+def test_a_program_reads_no_report_of_yesterday(run: Run, tmp_path: Path, form: str, beginning: str) -> None:
+    """But why there is none: a CI job takes the file whatever the command ended with."""
+    kept = tmp_path / "report"
+    kept.write_text("of yesterday")
+    result = run("--dsn", "host=/nowhere dbname=x", "--format", form, "--output", str(kept))
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert kept.read_text().startswith(beginning)
+    assert "No server listens at socket /nowhere" in kept.read_text()
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "ascii"])
+@pytest.mark.parametrize("form", ["json", "junit", "github", "html"])
+def test_what_programs_read_is_utf_8(database: Database, form: str, encoding: str) -> None:
+    database.execute("alter table pgflow.flows drop constraint slug_is_valid")
+    database.execute("insert into pgflow.flows (flow_slug) values ('caf\u00e9 \u2202')")
+    done = subprocess.run(
+        [sys.executable, "-m", "pgflow_migrate", "audit", "--dsn", database.info.dsn, "--format", form],
+        capture_output=True,
+        check=False,
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+    )
+    assert done.returncode == 3, done.stderr
+    text = done.stdout.decode("utf-8")
+    assert "caf\u00e9 \u2202" in text
+    if form == "json":
+        assert json.loads(text)["findings"][0]["flow_slug"] == "caf\u00e9 \u2202"
+    elif form == "junit":
+        ET.fromstring(done.stdout)  # noqa: S314
+
+
+def test_a_file_is_no_terminal(
+    run: Run, blocked: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    run("--output", str(tmp_path / "report"))
+    assert "\x1b" not in (tmp_path / "report").read_text(encoding="utf-8")
 
 
 def test_sql_prints_the_script_without_a_database(monkeypatch: pytest.MonkeyPatch) -> None:

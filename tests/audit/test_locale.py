@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from pgflow_migrate.audit.run import run_audit
 from pgflow_migrate.replay.templates import upgrade_to
 from pgflow_migrate.servers import install_pgmq, install_surroundings, open_server
 
@@ -43,6 +44,14 @@ def turkish(connect: Callable[[str], Database]) -> Iterator[Database]:
 def test_slugs_are_judged_by_what_lower_makes_of_them(turkish: Database, audited: Audited) -> None:
     turkish.execute("select pgflow.create_flow('INVOICE'); select pgflow.create_flow('orders')")
     assert audited(turkish) == [("error", "queue-name-invalid", "INVOICE", None, INVOICE, 1, ())]
+
+
+def test_the_hint_tells_the_locale_from_the_length(turkish: Database) -> None:
+    for length in (47, 48):
+        turkish.execute("insert into pgflow.flows (flow_slug) values (repeat('I', %s))", [length])
+    hints = {f.flow_slug: f.hint for f in run_audit(turkish).findings if f.code == "queue-name-invalid"}
+    assert hints["I" * 47].startswith("In this database's locale, lower case makes something else than a-z")
+    assert hints["I" * 48].startswith("A queue name has at most 47 characters, this one would have 48.")
 
 
 def test_case_duplicates_are_found_by_ascii(turkish: Database, audited: Audited) -> None:

@@ -79,6 +79,24 @@ DEFECTS = {
             "pgmq.q_orders.msg_id is bigint not null default, not bigint not null identity",
         ],
     ),
+    "the sequence is owned, but no identity's": (
+        "alter table pgmq.q_orders alter column msg_id drop identity;"
+        "create sequence pgmq.q_orders_msg_id_seq owned by pgmq.q_orders.msg_id;"
+        "alter table pgmq.q_orders alter column msg_id set default nextval('pgmq.q_orders_msg_id_seq')",
+        [
+            "pgmq.q_orders.msg_id does not own its sequence",
+            "pgmq.q_orders.msg_id is bigint not null default, not bigint not null identity",
+        ],
+    ),
+    "another column has the sequence": (
+        "alter table pgmq.q_orders alter column msg_id drop identity, alter column read_ct drop default;"
+        "alter table pgmq.q_orders alter column read_ct add generated always as identity",
+        [
+            "pgmq.q_orders.msg_id does not own its sequence",
+            "pgmq.q_orders.msg_id is bigint not null, not bigint not null identity",
+            "pgmq.q_orders.read_ct is integer not null identity, not integer not null default",
+        ],
+    ),
     "the primary key is missing": (
         "alter table pgmq.q_orders drop constraint q_orders_pkey",
         ["pgmq.q_orders has no primary key on msg_id"],
@@ -86,6 +104,14 @@ DEFECTS = {
     "the primary key has another column first": (
         "alter table pgmq.a_orders drop constraint a_orders_pkey, add primary key (read_ct, msg_id)",
         ["pgmq.a_orders has no primary key on msg_id"],
+    ),
+    "the primary key has a column more": (
+        "alter table pgmq.q_orders drop constraint q_orders_pkey, add primary key (msg_id, read_ct)",
+        ["pgmq.q_orders has no primary key on msg_id"],
+    ),
+    "msg_id is unique, and no primary key": (
+        "alter table pgmq.q_orders drop constraint q_orders_pkey, add unique (msg_id)",
+        ["pgmq.q_orders has no primary key on msg_id"],
     ),
     "the index on vt is missing": (
         "drop index pgmq.q_orders_vt_idx",
@@ -226,6 +252,19 @@ def test_flows_that_share_a_queue_get_one_row_without_a_flow(orders: Database, a
     assert [row for row in audited(orders) if row[1] != "flow-slug-case-duplicate"] == [
         ("error", "queue-incomplete", None, None, "orders", 1, ("pgmq.a_orders",)),
         ("error", "queue-metadata-ambiguous", None, None, "orders", 2, ("Orders", "orders")),
+    ]
+
+
+@pytest.mark.parametrize("column", ["is_partitioned", "is_unlogged"])
+def test_what_one_of_two_spellings_says_is_told(orders: Database, audited: Audited, column: str) -> None:
+    orders.execute(
+        "insert into pgmq.meta (queue_name, is_partitioned, is_unlogged) values ('orders', false, false)"
+    )
+    orders.execute(f"update pgmq.meta set {column} = true where queue_name = 'Orders'".encode())
+    said = f"pgmq.meta says {column.removeprefix('is_')}"
+    assert [(row[1], row[6]) for row in audited(orders)] == [
+        ("queue-malformed", (said,)),
+        ("queue-metadata-ambiguous", ("Orders", "orders")),
     ]
 
 

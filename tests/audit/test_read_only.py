@@ -272,6 +272,12 @@ def test_in_psql_it_returns_its_rows(database: Database) -> None:
     assert codes == [finding.code for finding in run_audit(database).findings]
 
 
+def test_nothing_is_counted_as_nothing(database_at: Callable[[str], str]) -> None:
+    found = run_audit(database_at("core_0_16_0")).findings
+    assert [finding.code for finding in found] == ["prune-helper-absent", "point-in-time"]
+    assert found[-1].samples[3:] == ("0 flows, 0 steps, 0 tasks", "0 messages in 0 queues")
+
+
 def test_what_was_looked_at_is_counted(database: Database) -> None:
     """The queue that is lost is not among those that were read."""
     first = run_audit(database).findings[-1].samples

@@ -66,6 +66,8 @@ def codes(findings: tuple[Finding, ...], slug: str) -> list[str]:
         ("a___b", ["queue-absent", "slug-double-underscore"]),
         ("_run", ["queue-absent", "slug-leading-underscore"]),
         ("_9 lives", ["slug-leading-underscore"]),
+        ("9 lives_", ["slug-trailing-underscore"]),
+        ("9__lives", ["slug-double-underscore"]),
         ("", ["slug-invalid"]),
         ("run", ["slug-invalid"]),
         ("9a", ["slug-invalid"]),
@@ -108,6 +110,47 @@ def test_step_slugs_follow_the_same_rules_but_need_no_queue(unchecked: Database)
         ("slug-leading-underscore", "_a"),
         ("slug-trailing-underscore", "a_"),
     ]
+
+
+def test_hints_say_what_is_to_be_renamed(unchecked: Database) -> None:
+    for slug in ("_a", "9", "Flow", "fLOW", "x" * 48, "x" * 128):
+        flow(unchecked, slug)
+    for number, step in enumerate(("_b", "8", "Step", "sTEP")):
+        unchecked.execute(
+            "insert into pgflow.steps (flow_slug, step_slug, step_index) values ('_a', %s, %s)",
+            [step, number],
+        )
+    beginnings = {
+        (finding.code, finding.flow_slug, finding.step_slug): finding.hint.split(" database")[0]
+        for finding in run_audit(unchecked).blocking
+        if finding.code.startswith(("slug-", "queue-name-")) or finding.code.endswith("-duplicate")
+    }
+    ended = "Once its runs have ended, rename the flow in code and"
+    ended_of_step = "Once the flow's runs have ended, rename the step in code and"
+    form = 'is not made of 1 to 128 letters, digits and "_" with no digit first, or is the word "run"'
+    case = "The slug differs only in case from the samples"
+    long = "A queue name has at most 47 characters, this one would have"
+    expected: dict[tuple[str, str, str | None], str] = {
+        ("slug-leading-underscore", "_a", None): f'The slug begins with "_". {ended}',
+        ("slug-invalid", "9", None): f"The slug {form}. {ended}",
+        ("slug-leading-underscore", "_a", "_b"): f'The slug begins with "_". {ended_of_step}',
+        ("slug-invalid", "_a", "8"): f"The slug {form}. {ended_of_step}",
+        **{
+            ("flow-slug-case-duplicate", slug, None): f"{case}, so that they share one queue. Rename all "
+            "but one in code and"
+            for slug in ("Flow", "fLOW")
+        },
+        **{
+            ("step-slug-case-duplicate", "_a", slug): f"{case}. Once the flow's runs have ended, rename all "
+            "but one in code and"
+            for slug in ("Step", "sTEP")
+        },
+        **{
+            ("queue-name-invalid", "x" * length, None): f"{long} {length}. Rename the flow in code and"
+            for length in (48, 128)
+        },
+    }
+    assert beginnings == expected
 
 
 def test_case_duplicates_are_per_flow_for_steps(database: Database, audited: Audited) -> None:

@@ -47,6 +47,27 @@ BUSY = f"""
 """
 
 
+def test_what_somebody_wrote_forges_no_line_and_drives_no_terminal(
+    database_at: Callable[[str], str], invoke: Invoke
+) -> None:
+    dsn = database_at("dirty_runs")
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(
+            "insert into pgflow.worker_functions (function_name, start_mode, paused_at, pause_reason) "
+            "values (%s, 'process', now(), %s)",
+            ["f\x1b]0;title\x07\u202e", "bad\nnext       Nothing to do.\x1b[2J"],
+        )
+    page = invoke("status", "--dsn", dsn).stdout
+    assert not {"\x1b", "\x07", "\u202e"} & set(page)
+    assert [line for line in page.splitlines() if line.startswith("next")] == [
+        line for line in page.splitlines() if line.startswith("next") and "Nothing to do.\\x1b" not in line
+    ]
+    assert "bad\\nnext       Nothing to do.\\x1b[2J" in page
+    assert "f\\x1b]0;title\\x07\\u202e since " in page
+    document = json.loads(invoke("status", "--dsn", dsn, "--format", "json").stdout)
+    assert document["paused"][0]["reason"] == "bad\nnext       Nothing to do.\x1b[2J"
+
+
 @pytest.fixture(scope="module")
 def busy(server: Server, templates: Templates) -> Iterator[str]:
     """A 0.16.0 database in which things go on; no test changes it."""

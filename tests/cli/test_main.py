@@ -202,6 +202,8 @@ def test_a_file_that_cannot_be_opened_is_one_sentence_of_ours(
         ("folder", "Is a directory"),
         ("sealed/report", "Permission denied"),
         ("sealed/old", "Permission denied"),
+        ("closed/report", "Permission denied"),
+        ("x" * 300, "File name too long"),
     ],
 )
 def test_a_file_is_looked_at_before_the_audit_and_left_alone(invoke: Invoke, name: str, reason: str) -> None:
@@ -214,13 +216,15 @@ def test_a_file_is_looked_at_before_the_audit_and_left_alone(invoke: Invoke, nam
         (top / "sealed/old").write_text("a report")
         (top / "sealed/old").chmod(0o444)
         (top / "sealed").chmod(0o555)
+        (top / "closed").mkdir(mode=0o000)
         with as_nobody():
             result = invoke("audit", "--dsn", "host=127.0.0.1 port=1", "--output", str(top / name))
         assert result.exit_code == EXIT_COULD_NOT_RUN
         assert result.stderr.splitlines()[0] == f"error: {top / name} cannot be opened: {reason}."
         assert (top / "sealed/old").read_text() == "a report"
-        assert sorted(path.name for path in top.rglob("*")) == ["folder", "old", "sealed"]
-        (top / "sealed").chmod(0o755)
+        for folder in ("sealed", "closed"):
+            (top / folder).chmod(0o755)
+        assert sorted(path.name for path in top.rglob("*")) == ["closed", "folder", "old", "sealed"]
 
 
 def test_an_older_report_stays_when_there_is_no_new_one(invoke: Invoke, tmp_path: Path) -> None:

@@ -138,6 +138,7 @@ def _told(ctx: click.Context) -> Iterator[None]:
     except click.FileError as error:
         ctx.exit(failures.show(ctx, failures.of_file(error)))
     except click.ClickException as error:
+        failures.hide_secrets(error)
         if isinstance(error, click.BadParameter):
             config.name_origin(error)
             told = config.explain(ctx, error)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     "--output",
     "file",
     type=click.File("w", encoding="utf-8", lazy=True),
-    help="Write the report to this file instead of stdout.",
+    help="Write the report to this file instead of stdout; as json, junit or github also what went wrong.",
 )
 @click.option("--sql", is_flag=True, help="Print the SQL script that makes the report, for another client.")
 @json_schema_option
@@ -56,7 +56,9 @@ def audit(ctx: click.Context, dsn: str | None, format_: str, file: TextIO | None
     from pgflow_migrate.cli import progress
     from pgflow_migrate.upgrade import estimate
 
-    _check(file)
+    if file is not None and file.name != "-":
+        _check(Path(file.name))
+        output.remember_file(ctx, Path(file.name))
     target = target_of(dsn)
     expected = partial(estimate.seconds, target, "audit")
     if format_ == "html":
@@ -92,25 +94,21 @@ def _page(target: str) -> tuple[AuditReport, str]:
     return report, render.html(report, outlook)
 
 
-def _check(file: TextIO | None) -> None:
-    """Before the audit, which may take long; without opening it, which would empty an older report.
+def _check(path: Path) -> None:
+    """Before the audit, which may take long; without opening the file, which would empty an older report.
 
     Raises:
         click.FileError: it could not be written.
     """
-    if file is None or file.name == "-":
-        return
-    path = Path(file.name)
-    there = path if path.exists() else path.parent
-    if path.is_dir():
-        code = errno.EISDIR
-    elif not there.exists():
-        code = errno.ENOENT
-    elif not os.access(there, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
-        code = errno.EACCES
-    else:
-        return
-    raise click.FileError(file.name, hint=os.strerror(code))
+    try:
+        there = path if path.exists() else path.parent
+        missing, is_folder = not there.exists(), path.is_dir()
+    except OSError as error:  # a folder that may not be entered, a name that is too long
+        raise click.FileError(str(path), hint=error.strerror) from error
+    writable = os.access(there, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+    for wrong, code in ((is_folder, errno.EISDIR), (missing, errno.ENOENT), (not writable, errno.EACCES)):
+        if wrong:
+            raise click.FileError(str(path), hint=os.strerror(code))
 
 
 def _close(file: TextIO | None) -> None:

@@ -11,6 +11,7 @@ import click
 from pgflow_migrate.cli import output
 from pgflow_migrate.cli.options import DsnOption, dsn_option, format_option, target_of
 from pgflow_migrate.errors import EXIT_BLOCKED, EXIT_OK
+from pgflow_migrate.layout import printable
 
 if TYPE_CHECKING:
     from pgflow_migrate.dirty_runs.status import Claim, Status, Work
@@ -173,7 +174,7 @@ def _show(found: Status, all_runs: bool) -> None:
         )
         return
     for work in found.work:
-        output.echo(f"{work.run_id}  {work.flow_slug}")
+        output.echo(f"{work.run_id}  {printable(work.flow_slug)}")
         output.print_rows(
             [*_work_rows(work), *(_claim_row(claim) for claim in found.claims if claim.run_id == work.run_id)]
         )

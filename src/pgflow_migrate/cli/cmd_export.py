@@ -10,7 +10,7 @@ import click
 from pgflow_migrate.cli import output
 from pgflow_migrate.cli.json_schema import json_schema_option
 from pgflow_migrate.cli.options import OneCallOption, dsn_option, format_option, target_of
-from pgflow_migrate.layout import plural
+from pgflow_migrate.layout import plural, printable
 
 if TYPE_CHECKING:
     from pgflow_migrate.export import Copying, Exported
@@ -67,9 +67,9 @@ def export(
         f" {plural(done.queues, 'queue')}; {done.size:,} bytes."
     )
     for text in header.left_out:
-        output.echo(f"Not copied: {text}", err=True)
+        output.echo(f"Not copied: {printable(text)}", err=True)
     for text in header.unread:
-        output.echo(f"Could not be read: {text}", err=True, level="warning")
+        output.echo(f"Could not be read: {printable(text)}", err=True, level="warning")
 
 
 def _document(done: Exported) -> dict[str, object]:

@@ -138,7 +138,7 @@ def _once_more(dsn: str, audit: AuditSummary | None, seconds: float) -> Status:
         except PgflowMigrateError as error:
             if str(error) != told:
                 told = str(error)
-                output.echo(told, err=True, level="warning")
+                output.echo(layout.printable(told), err=True, level="warning")
             time.sleep(seconds)
 
 

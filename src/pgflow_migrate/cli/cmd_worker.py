@@ -18,6 +18,7 @@ import click
 from pgflow_migrate.cli import output
 from pgflow_migrate.cli.options import Whole, dsn_option, once, target_of
 from pgflow_migrate.errors import EXIT_BLOCKED, EXIT_COULD_NOT_RUN, EXIT_OK
+from pgflow_migrate.layout import printable
 
 if TYPE_CHECKING:
     from pgflow_migrate.worker import Summary, Worker
@@ -116,7 +117,7 @@ class _Stderr(logging.Handler):
             more = {"traceback": self.format(record)} if record.exc_info else {}
             output.log(record.levelname.lower(), record.getMessage(), **more)
         else:
-            output.echo(self.format(record), err=True)
+            output.echo("\n".join(map(printable, self.format(record).split("\n"))), err=True)
 
 
 @contextmanager

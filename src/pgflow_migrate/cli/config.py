@@ -184,7 +184,7 @@ def _defaults(
         if isinstance(option.type, (click.Path, click.File)):
             value = str(config.path.parent / str(value))
         if option.name is not None:
-            done[option.name] = value
+            done[option.name] = (value,) if option.multiple else value
     return done
 
 
@@ -238,7 +238,7 @@ def _with_dsn(
     """``defaults`` with the connection that is for every command that needs one."""
     done = dict(defaults)
     if any(isinstance(option, NeededDsnOption) for _, option in _options(command)):
-        done.setdefault("dsn", dsn)
+        done.setdefault("dsn", (dsn,))
     if isinstance(command, click.Group):
         for name in command.list_commands(ctx):
             below = command.get_command(ctx, name)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from xml.etree import ElementTree as ET
 
 from pgflow_migrate.audit.render.annotations import annotation
-from pgflow_migrate.audit.render.words import printable
 from pgflow_migrate.errors import PgflowMigrateError
+from pgflow_migrate.layout import printable
 
 
 def junit(command: str, error: PgflowMigrateError) -> str:

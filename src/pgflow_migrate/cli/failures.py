@@ -10,6 +10,7 @@ import click
 
 from pgflow_migrate import layout
 from pgflow_migrate.cli import output
+from pgflow_migrate.cli.secrets import masked
 from pgflow_migrate.errors import (
     BlockedError,
     FenceError,
@@ -25,8 +26,11 @@ if TYPE_CHECKING:
 def show(ctx: click.Context, error: BaseException) -> int:
     """Tell the user about ``error``; returns the exit code to end with."""
     if ctx.params.get("debug"):
-        output.echo("".join(traceback.format_exception(error)), err=True, nl=False, level="debug")
+        trace = masked("".join(traceback.format_exception(error)))
+        output.echo(trace, err=True, nl=False, level="debug")
     told = error if isinstance(error, PgflowMigrateError) else _unexpected(error)
+    told.message, told.remedy = masked(told.message), masked(told.remedy)
+    told.details = tuple(map(masked, told.details))
     findings = told.findings if isinstance(told, BlockedError) else ()
     with contextlib.suppress(output.OutputError):  # the error itself is told on stderr
         _report(ctx, told, findings)
@@ -58,6 +62,14 @@ def of_file(error: click.FileError) -> PgflowMigrateError:
     )
 
 
+def hide_secrets(error: click.ClickException) -> None:
+    """Let what click itself finds wrong repeat no password: it repeats what it was given."""
+    for name in ("message", "param_hint", "option_name", "command_name"):
+        value = getattr(error, name, None)
+        if isinstance(value, str):
+            setattr(error, name, masked(value))
+
+
 def show_usage(error: click.ClickException) -> int:
     """The same for what click itself finds wrong, where stderr is JSON; returns the exit code."""
     message = " ".join(error.format_message().split())
@@ -66,14 +78,16 @@ def show_usage(error: click.ClickException) -> int:
 
 
 def _report(ctx: click.Context, error: PgflowMigrateError, findings: tuple[Finding, ...]) -> None:
-    """Print it on stdout, in the format that was asked for."""
+    """Print it on stdout or into the file that was named, in the format that was asked for."""
     chosen = output.chosen_format(ctx)
     if chosen == "json":
-        output.print_json(_document(error, findings))
+        with output.chosen_file(ctx) as file:
+            output.print_json(_document(error, findings), file=file)
     elif chosen in ("junit", "github"):
         from pgflow_migrate.cli.failure_reports import REPORTS
 
-        output.echo(REPORTS[chosen](ctx.invoked_subcommand or "", error))
+        with output.chosen_file(ctx) as file:
+            output.echo(REPORTS[chosen](ctx.invoked_subcommand or "", error), file=file)
     elif findings:
         from pgflow_migrate.audit import render
 

@@ -58,14 +58,13 @@ class DsnOption(click.Option):
     """``--dsn``, once: two would be two databases, of which the last would win silently."""
 
     def __init__(self, *arguments: Any, **attributes: Any) -> None:
-        super().__init__(
-            *arguments,
-            metavar="DSN",
-            multiple=True,
-            type=Whole(),
-            callback=once("Run the command once for each database."),
-            **attributes,
-        )
+        own = {
+            "metavar": "DSN",
+            "multiple": True,
+            "type": Whole(),
+            "callback": once("Run the command once for each database."),
+        }
+        super().__init__(*arguments, **(attributes | own))
 
 
 class NeededDsnOption(DsnOption):

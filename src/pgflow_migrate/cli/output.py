@@ -16,6 +16,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from datetime import date, datetime, timedelta, timezone
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
@@ -27,12 +28,38 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _FORMAT = "pgflow_migrate.format"
+_FILE = "pgflow_migrate.file"
+_FOR_PEOPLE = ("table", "markdown")
 _CHANGED = "pgflow_migrate.changed"
 
 
 def remember_format(ctx: click.Context, value: str) -> None:
-    """Note the chosen ``--format``, so that an error is shown in it too."""
+    """Note the chosen ``--format``, so that an error is shown in it too.
+
+    What is for programs is UTF-8, whatever the locale: each of these formats says so of itself.
+    """
     ctx.meta[_FORMAT] = value
+    stdout: Any = sys.stdout
+    if value not in _FOR_PEOPLE and stdout is not None and not stdout.isatty():
+        with contextlib.suppress(AttributeError):
+            stdout.reconfigure(encoding="utf-8")
+
+
+def remember_file(ctx: click.Context, path: Path) -> None:
+    """Note that the result goes into a file, so that an error goes there: nobody is to read an old one."""
+    ctx.meta[_FILE] = path
+
+
+@contextlib.contextmanager
+def chosen_file(ctx: click.Context) -> Iterator[TextIO | None]:
+    """The file of :func:`remember_file`, opened; None for stdout."""
+    path: Path | None = ctx.meta.get(_FILE)
+    with contextlib.ExitStack() as stack:
+        file = None
+        if path is not None:
+            with contextlib.suppress(OSError):
+                file = stack.enter_context(path.open("w", encoding="utf-8"))
+        yield file
 
 
 def chosen_format(ctx: click.Context) -> str | None:
@@ -208,9 +235,9 @@ def echo(
     click.echo(text, nl=nl, file=_output(stderr=err, file=file), color=colour() if err else None)
 
 
-def print_json(document: Any) -> None:
-    """Print one JSON document on stdout; dataclasses, dates and tuples are fine (see :func:`plain`)."""
-    echo(json.dumps(plain(document), indent=2, ensure_ascii=False))
+def print_json(document: Any, file: TextIO | None = None) -> None:
+    """Print one JSON document on stdout or into a file, of anything that :func:`plain` takes."""
+    echo(json.dumps(plain(document), indent=2, ensure_ascii=False), file=file)
 
 
 def print_rows(rows: Iterable[tuple[str, str]]) -> None:
@@ -267,8 +294,8 @@ def console(*, stderr: bool = False, file: TextIO | None = None) -> Console:
     """A rich console; it has colours on a terminal only, and never with NO_COLOR."""
     from rich.console import Console
 
-    # FORCE_COLOR would bring a spinner's control characters into JSON.
-    terminal = False if stderr and file is None and _stderr_is_json else None
+    # FORCE_COLOR would bring a spinner's control characters into JSON, and colours into a file.
+    terminal = False if file is not None or (stderr and _stderr_is_json) else None
     return Console(
         file=_output(stderr=stderr, file=file), highlight=False, soft_wrap=False, force_terminal=terminal
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pgflow_migrate import durations
 from pgflow_migrate.cli import output
+from pgflow_migrate.layout import printable
 from pgflow_migrate.upgrade.progress import (
     Event,
     FileDone,
@@ -44,7 +45,7 @@ def shown(*, files: bool, quiet: bool = False, expected: Callable[[], float | No
             if quiet and not isinstance(event, Note):
                 return
             if not isinstance(event, FileDone) and (files or not isinstance(event, FileStarted)):
-                console.print(line(event), markup=False, soft_wrap=True)
+                _print(console, line(event))
 
         yield log
         return
@@ -56,7 +57,7 @@ def shown(*, files: bool, quiet: bool = False, expected: Callable[[], float | No
             if isinstance(event, (RevisionStarted, FileStarted)):
                 bar.update(task, description=line(event).strip(), refresh=True)
             elif not isinstance(event, FileDone):
-                console.print(line(event), markup=False, soft_wrap=True)
+                _print(console, line(event))
             elif event.file == _FENCE:
                 bar.reset(task, expected=seconds)
 
@@ -106,7 +107,7 @@ class _Log(Meter):
         self._console = console
 
     def say(self, text: str) -> None:
-        self._console.print(text, markup=False, emoji=False, soft_wrap=True)
+        _print(self._console, text)
 
     phase = say
 
@@ -131,7 +132,7 @@ class _Live(_Log):
         self._counted = (done, of)
         self._bar.update(
             self._task,
-            description=what,
+            description=printable(what),
             completed=done,
             of=of,
             left=_left(done - self._begun[0], now - self._begun[1], of - done) if of and even else None,
@@ -160,6 +161,10 @@ def counted(what: str, *, quiet: bool) -> Iterator[Meter]:
     else:
         with _counting_bar(console) as bar:
             yield _Live(console, bar, what)
+
+
+def _print(console: Console, text: str) -> None:
+    console.print(printable(text), markup=False, emoji=False, soft_wrap=True)
 
 
 def _counting_bar(console: Console) -> Progress:

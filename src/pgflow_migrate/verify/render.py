@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 
 from pgflow_migrate import layout
 from pgflow_migrate.audit.render.annotations import annotation
-from pgflow_migrate.audit.render.words import printable
+from pgflow_migrate.layout import printable
 from pgflow_migrate.verify.violations import Verification, Violation
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pgflow_migrate.audit.outlook import QueueHealth
-from pgflow_migrate.audit.render.words import printable
+from pgflow_migrate.layout import printable
 
 SHOWN = 20
 """The most bars that a chart has; the table below it has every queue."""

@@ -55,7 +55,7 @@ def findings_table(findings: Sequence[Finding], console: Console) -> None:
             if rest := members[len(shown) :]:
                 together = sum(finding.count for finding in rest)
                 line(f"and {len(rest):,} more like these, together {together:,}")
-            line(words.printable(hint))
+            line(layout.printable(hint))
         console.print()
 
 

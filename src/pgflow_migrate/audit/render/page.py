@@ -62,7 +62,7 @@ def environment() -> Environment:
         keep_trailing_newline=True,
     )
     environment.filters.update(
-        printable=words.printable,
+        printable=layout.printable,
         parts=parts,
         age=age,
         size=size,
@@ -99,7 +99,7 @@ def parts(hint: str, code: str) -> list[tuple[bool, str]]:
 
 def _parts(hint: str) -> list[tuple[bool, str]]:
     return [
-        (statements and words.printable(text.replace("\n", " ")) == text.replace("\n", " "), text)
+        (statements and layout.printable(text.replace("\n", " ")) == text.replace("\n", " "), text)
         for statements, text in layout.parts(hint)
     ]
 

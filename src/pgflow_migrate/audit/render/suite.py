@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree as ET
 
+from pgflow_migrate import layout
 from pgflow_migrate.audit.codes import CODES
 from pgflow_migrate.audit.findings import AuditReport
 from pgflow_migrate.audit.render import words
@@ -23,7 +24,7 @@ def junit(report: AuditReport) -> str:
         timestamp=report.taken_at.isoformat(),
     )
     properties = ET.SubElement(suite, "properties")
-    ET.SubElement(properties, "property", name="database", value=words.printable(report.database))
+    ET.SubElement(properties, "property", name="database", value=layout.printable(report.database))
     for code in CODES.values():
         case = ET.SubElement(suite, "testcase", classname=f"audit.{code.severity}", name=code.name)
         found = [finding for finding in words.shown(report) if finding.code == code.name]

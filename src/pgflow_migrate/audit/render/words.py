@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pgflow_migrate.audit.codes import CODES, Code
 from pgflow_migrate.audit.findings import AuditReport, Finding, Severity
-from pgflow_migrate.layout import plural
+from pgflow_migrate.layout import plural, printable
 
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 
@@ -19,11 +18,6 @@ LOST_SECTION = "Live tasks without a message"
 """The section of docs/findings.md."""
 
 _FLOWS_NAMED = 5
-
-# Controls, and what terminals or XML do not take: surrogates, bidirectional overrides, non-characters.
-_UNPRINTABLE = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
-)
 
 
 @dataclass(frozen=True)
@@ -76,11 +70,6 @@ def to_do(findings: Sequence[Finding]) -> tuple[tuple[str, tuple[Group, ...]], .
         if group.code.severity != "info":
             remedies.setdefault(group.code.remedy, []).append(group)
     return tuple((remedy, tuple(found)) for remedy, found in remedies.items())
-
-
-def printable(text: str) -> str:
-    """``text`` with control characters written out, such as ``\\n`` or ``\\x1b``."""
-    return _UNPRINTABLE.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
 def subject(finding: Finding) -> str:
