@@ -247,6 +247,14 @@ def test_one_other_spelling_in_the_metadata_is_enough(orders: Database, audited:
     assert audited(orders) == []
 
 
+def test_the_hint_completes_a_queue_under_its_registered_spelling(orders: Database) -> None:
+    orders.execute("update pgmq.meta set queue_name = 'oRDERS'; drop table pgmq.a_orders")
+    (found,) = run_audit(orders).blocking
+    assert found.hint == "Create what is missing: select pgmq.create('oRDERS');"
+    orders.execute(found.hint.partition(": ")[2].encode())
+    assert run_audit(orders).blocking == ()
+
+
 def test_flows_that_share_a_queue_get_one_row_without_a_flow(orders: Database, audited: Audited) -> None:
     orders.execute("select pgflow.create_flow('orders'); drop table pgmq.a_orders")
     assert [row for row in audited(orders) if row[1] != "flow-slug-case-duplicate"] == [
@@ -287,6 +295,7 @@ def extension(orders: Database) -> Database:
 
 
 def test_full_membership_is_a_warning_where_pgmq_expects_none(extension: Database, audited: Audited) -> None:
+    extension.execute("select pgflow.create_flow('billing')")
     attach_queues_to_extension(extension, "orders")
     members = ("a_orders", "q_orders", "q_orders_msg_id_seq")
     assert audited(extension) == [

@@ -72,8 +72,8 @@ def test_a_database_that_has_queue_identity_says_so(
     assert audited(database) == []
     report = run_audit(database)
     assert report.already_upgraded
-    assert [(f.severity, f.code, f.samples) for f in report.findings[:-1]] == [
-        ("info", "already-upgraded", ("queue_identity or later",))
+    assert [(f.severity, f.code, f.count, f.samples) for f in report.findings[:-1]] == [
+        ("info", "already-upgraded", 1, ("queue_identity or later",))
     ]
     last = report.findings[-1]
     assert (last.samples[0], last.samples[2:]) == (

@@ -59,6 +59,13 @@ def test_tasks_of_another_flow_than_their_runs(mapped: Database, audited: Audite
     assert audited(mapped) == [("error", "task-flow-mismatch", "billing", None, None, 5000, first_twenty())]
 
 
+def test_each_task_is_judged_by_its_own_run(mapped: Database, audited: Audited) -> None:
+    mapped.execute("select pgflow.start_flow('Orders', '[1, 2]') from generate_series(1, 3)")
+    mapped.execute("truncate pgmq.q_orders")
+    mapped.execute("update pgflow.step_tasks set flow_slug = 'billing' where run_id = %s", [RUN])
+    assert audited(mapped) == [("error", "task-flow-mismatch", "billing", None, None, 5000, first_twenty())]
+
+
 def test_tasks_without_a_run_count_as_a_mismatch(mapped: Database, audited: Audited) -> None:
     mapped.execute(
         "set session_replication_role = replica; delete from pgflow.runs; reset session_replication_role"
@@ -110,6 +117,37 @@ def test_the_next_message_must_get_an_id_that_no_task_has(
     mapped.execute(counter.encode())
     expected = [("error", "queue-sequence-behind", "Orders", None, "orders", 1, (sample,))] if sample else []
     assert audited(mapped) == expected
+
+
+def test_of_flows_that_share_a_queue_the_highest_id_counts(mapped: Database, audited: Audited) -> None:
+    mapped.execute("select pgflow.create_flow('orders'); delete from pgmq.meta where queue_name = 'orders'")
+    mapped.execute("select pgflow.add_step('orders', 'send'); select pgflow.start_flow('orders', '{}')")
+    mapped.execute("truncate pgmq.q_orders; select setval('pgmq.q_orders_msg_id_seq', 7)")
+    assert [row for row in audited(mapped) if row[1] != "flow-slug-case-duplicate"] == [
+        (
+            "error",
+            "queue-sequence-behind",
+            None,
+            None,
+            "orders",
+            1,
+            ("next msg_id 8, highest message_id 5001",),
+        )
+    ]
+
+
+def test_only_the_sequence_that_hands_out_the_ids_is_looked_at(mapped: Database, audited: Audited) -> None:
+    mapped.execute(
+        """
+        create sequence pgmq.of_another_column owned by pgmq.q_orders.read_ct;
+        create table public.q_orders (
+          msg_id bigint generated always as identity (sequence name public.elsewhere), message jsonb
+        );
+        insert into public.q_orders (message) values ('1'), ('2');
+        """
+    )
+    assert audited(mapped) == []
+    assert run_audit(mapped).findings[-1].samples[-1] == "0 messages in 2 queues"
 
 
 def test_the_hint_moves_the_sequence(mapped: Database, audited: Audited) -> None:

@@ -75,6 +75,22 @@ def test_what_is_in_the_way_is_named(
     assert refuse_it(old) == [("release-unexpected", ALL[arrange])]
 
 
+def test_what_is_not_in_the_way_is_let_through(old: str, reach: Callable[[str], Session]) -> None:
+    session = reach(old)
+    session.execute(
+        """
+        create table public.base (flow_slug text not null);
+        alter table pgflow.steps inherit public.base;
+        create table public.whole (id integer) partition by list (id);
+        create table public.part partition of public.whole default;
+        create type public.pair as (first text, second pgflow.flows);
+        create table public.pairs (kept public.pair, more public.pair[]);
+        """
+    )
+    assert run_audit(old).blocking == ()
+    assert upgrade(old).revision == HEAD
+
+
 def test_an_extension_that_has_the_start_up_call_is_named(
     old: str, refuse_it: Refuse, reach: Callable[[str], Session]
 ) -> None:
