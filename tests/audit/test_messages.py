@@ -152,6 +152,33 @@ def test_samples_are_the_first_twenty_of_many(running: Database, audited: Audite
     assert audited(running) == stray(*(f"orders/{number}" for number in range(2, 22)), count=5000)
 
 
+@pytest.mark.parametrize(
+    ("number", "ending"), [(20, ""), (21, " These are the first 20: audit again afterwards.")]
+)
+def test_the_hint_says_that_there_are_more(running: Database, number: int, ending: str) -> None:
+    running.execute(
+        "insert into pgmq.q_orders (vt, message) select now(), '{}' from generate_series(1, %s)", [number]
+    )
+    (found,) = run_audit(running).blocking
+    ids = ", ".join(str(number) for number in range(2, 22))
+    assert found.hint == (
+        "No task has these messages. Nobody but pgflow may send into a flow's queue. Archive them: "
+        f"select pgmq.archive('orders', array[{ids}]::bigint[]);{ending}"
+    )
+    running.execute(found.hint.removesuffix(ending).partition("Archive them: ")[2].encode())
+    assert [finding.count for finding in run_audit(running).blocking] == ([1] if ending else [])
+
+
+def test_the_hint_names_five_of_the_other_flows(running: Database) -> None:
+    for flow in "gfedcb":
+        running.execute("select pgflow.create_flow(%s)", [flow])
+        for _ in range(2):
+            running.execute("select pgmq.send('orders', %s::jsonb)", [json.dumps({"flow_slug": flow})])
+    (found,) = run_audit(running).blocking
+    assert (found.code, found.count) == ("queue-referenced-by-other-flow", 12)
+    assert found.hint.startswith("These messages name another flow (b, c, d, e, f). Move them")
+
+
 def test_bodies_are_never_shown(running: Database) -> None:
     told = "hunter2-in-a-body"
     running.execute("select pgmq.send('orders', %s::jsonb)", [json.dumps({"flow_slug": told, "card": told})])

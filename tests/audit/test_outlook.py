@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from pgflow_migrate.audit.outlook import QueueHealth, Step
+from pgflow_migrate.audit.render import page
 from pgflow_migrate.audit.run import survey
 from pgflow_migrate.cli import main
 
@@ -167,3 +168,41 @@ def test_without_pgflow_the_page_says_so(database_at: Callable[[str], str]) -> N
     assert result.exit_code == 3
     assert "Nothing: it would refuse. There is no schema pgflow." in result.stdout
     assert "They could not be read: relation &#34;pgflow.flows&#34; does not exist." in result.stdout
+
+
+def test_a_message_of_an_infinite_time_is_no_message_of_an_age(database: Database) -> None:
+    """In one queue each is; in the other the others count."""
+    database.execute(
+        """
+        select pgflow.create_flow('every');
+        select pgmq.send('every', '{}') from generate_series(1, 2);
+        update pgmq.q_every set enqueued_at = 'infinity', vt = 'infinity' where msg_id = 1;
+        update pgmq.q_every set enqueued_at = '-infinity', vt = '-infinity' where msg_id = 2;
+        select pgflow.create_flow('some');
+        select pgmq.send('some', '{}') from generate_series(1, 2);
+        update pgmq.q_some set enqueued_at = '-infinity' where msg_id = 1;
+        update pgmq.q_some set enqueued_at = now() - interval '50 hours' where msg_id = 2;
+        """
+    )
+    _, outlook = survey(database)
+    assert outlook.unread is None
+    every, some = outlook.queues
+    assert (every.ready, every.hidden, every.oldest) == (1, 1, None)
+    assert (some.ready, some.hidden, page.age(some.oldest)) == (2, 0, "2 d")
+    result = CliRunner().invoke(main, ["audit", "--dsn", database.info.dsn, "--format", "html"])
+    assert result.exit_code == 3, result.output  # messages without a task
+    assert "every" in result.stdout
+    assert "2 d" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("enqueued_at", "age"), [("4713-01-01 BC", "2461"), ("294276-12-31 23:59:59+00", "0 s")]
+)
+def test_the_first_and_the_last_time_of_a_message_have_an_age(
+    database: Database, enqueued_at: str, age: str
+) -> None:
+    database.execute("select pgflow.create_flow('f')")
+    database.execute("select pgmq.send('f', '{}')")
+    database.execute("update pgmq.q_f set enqueued_at = %s", (enqueued_at,))
+    _, outlook = survey(database)
+    assert page.age(outlook.queues[0].oldest).startswith(age)

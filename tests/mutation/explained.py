@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tests.mutation import explained_audit_sql
+
 _CANONICAL = "src/pgflow_migrate/canonical_json.py"
 _REPORTER = "src/pgflow_migrate/dirty_runs/reporter.py"
 _FAILURES = "src/pgflow_migrate/upgrade/failures.py"
@@ -14,7 +16,6 @@ _BOUNDED = "alembic/sql/dirty_runs/functions/_v2_bounded_error.sql"
 _AUDIT_RUN = "src/pgflow_migrate/audit/run.py"
 _SESSION = "src/pgflow_migrate/upgrade/session.py"
 _OUTLOOK = "src/pgflow_migrate/audit/outlook.py"
-_FINDINGS = "alembic/sql/queue_identity/preflight_findings.sql"
 _QUEUE_FAULTS = "alembic/sql/queue_identity/functions/_queue_faults.sql"
 _JUDGE = "alembic/sql/dirty_runs/functions/_judge_messages.sql"
 
@@ -28,7 +29,6 @@ _AGAIN = "it asks once more for locks that it has"
 _ASCII = "slugs are ASCII, where upper() and lower() hold the same texts apart"
 _ONCE = "each sentence can come but once: it has the names of the relation and the column"
 _ONE_RECORD = "a chain without branches records one revision"
-_NAMED = "each sentence can come but once: it has the names of what it is about"
 _INSTANT = "they differ at one instant of the clock, and nobody can call at it"
 
 
@@ -274,47 +274,6 @@ EXPLAINED: tuple[Explained, ...] = (
         "fewest = -1",
         "the first release sets it before anything reads it",
     ),
-    Explained(
-        _FINDINGS,
-        "queues_per_query constant integer := 500;",
-        "queues_per_query constant integer := 501;",
-        "batches of another size find the same",
-    ),
-    Explained(
-        _FINDINGS,
-        "queues_per_query constant integer := 500;",
-        "queues_per_query constant integer := 499;",
-        "batches of another size find the same",
-    ),
-    Explained(
-        _FINDINGS,
-        "if pg_size_bytes(caller_work_mem) < pg_size_bytes('64MB') then",
-        "if pg_size_bytes(caller_work_mem) <= pg_size_bytes('64MB') then",
-        "it sets what is set already",
-    ),
-    Explained(
-        _FINDINGS,
-        "if pg_size_bytes(caller_work_mem) < pg_size_bytes('64MB') then",
-        "if pg_size_bytes(caller_work_mem) >= pg_size_bytes('64MB') then",
-        "with less memory it finds the same, later",
-    ),
-    Explained(
-        _FINDINGS,
-        "where a.attnum > 0 and not a.attisdropped",
-        "where a.attnum >= 0 and not a.attisdropped",
-        "no column that is looked for is a system column or a dropped one",
-    ),
-    Explained(
-        _FINDINGS,
-        "where a.attnum > 0 and not a.attisdropped",
-        "where a.attnum > 0 or not a.attisdropped",
-        "no column that is looked for is a system column or a dropped one",
-    ),
-    *(
-        Explained(_FINDINGS, "union all", "union", "a type of rows is told once", nth=nth)
-        for nth in range(1, 4)
-    ),
-    *(Explained(_FINDINGS, "union all", "union", _NAMED, nth=nth) for nth in (*range(4, 17), *range(21, 33))),
     *(
         Explained(
             "src/pgflow_migrate/releases/identify.py", before, before.replace("[0]", "[ -1]"), _ONE_RECORD
@@ -325,10 +284,9 @@ EXPLAINED: tuple[Explained, ...] = (
             'count = f"; from {wrong[0]} {count}"',
         )
     ),
-    Explained(
-        _FINDINGS,
-        "flow_count bigint := 0;",
-        "flow_count bigint := 1;",
-        "it is counted before it is shown",
+    *(
+        Explained("alembic/sql/queue_identity/preflight_findings.sql", before, after, reason)
+        for reason, pairs in explained_audit_sql.BY_REASON.items()
+        for before, after in pairs
     ),
 )

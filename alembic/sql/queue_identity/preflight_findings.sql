@@ -52,9 +52,9 @@ declare
   meta_readable boolean;
   pgmq_detaches_queues boolean;
   last_read_at_expected boolean;
-  flow_count bigint := 0;
-  step_count bigint := 0;
-  task_count bigint := 0;
+  flow_count bigint;
+  step_count bigint;
+  task_count bigint;
   without_message_count bigint;
   in_other_flow_count bigint;
   message_count bigint := 0;
@@ -441,7 +441,7 @@ begin
         left(s.slug, 1) = '_' as leading,
         right(s.slug, 1) = '_' as trailing,
         strpos(s.slug, '__') > 0 as doubled,
-        coalesce(s.slug collate "C" ~ old_slug_pattern and s.slug <> 'run', false) as valid
+        s.slug collate "C" ~ old_slug_pattern and s.slug <> 'run' as valid
       from slug s
     )
     select findings || coalesce(jsonb_agg(f), '[]')
@@ -523,7 +523,6 @@ begin
       -- Steps count as well: a restore without triggers does not check that their flow exists.
       from (select flow_slug from pgflow.flows union select flow_slug from pgflow.steps) f
       where f.flow_slug collate "C" ~ old_slug_pattern
-        and f.flow_slug <> 'run'
         and lower(f.flow_slug) collate "C" !~ queue_name_pattern
     ) f;
 
