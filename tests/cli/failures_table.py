@@ -703,7 +703,35 @@ _COPYING = (
         "export copy --dsn {old}",
         files=(("copy", ""),),
     ),
+    Failure(
+        "export",
+        "the file is a pipe or a device, with --force, too",
+        "… is no regular file.",
+        2,
+        test="tests/export/test_export.py::test_what_is_no_regular_file_is_never_replaced",
+    ),
+    Failure(
+        "export",
+        "the file is a link to nothing, with --force, too",
+        "… is a link that leads nowhere.",
+        2,
+        test="tests/export/test_export.py::test_what_is_no_regular_file_is_never_replaced",
+    ),
     Failure("export", "the folder does not", "… cannot be written: …", 1, "export no/copy --dsn {old}"),
+    Failure(
+        "export",
+        "the folder may not be entered",
+        "… cannot be written: …",
+        1,
+        test="tests/export/test_export.py::test_a_folder_that_may_not_be_entered_is_told",
+    ),
+    Failure(
+        "export",
+        "a row is longer than a file can hold",
+        "… takes … bytes in the file, where a line may have ….",
+        1,
+        test="tests/export/test_file.py::test_a_line_that_no_reader_would_take_is_not_written",
+    ),
     Failure(
         "export", "no pgflow", "There is no schema pgflow in this database.", 1, "export copy --dsn {none}"
     ),
@@ -728,6 +756,27 @@ _COPYING = (
         "… has format …; this pgflow-migrate reads up to format ….",
         1,
         test="tests/replay/test_file.py::test_a_file_that_cannot_be_used_exits_1_before_a_server_is_asked",
+    ),
+    Failure(
+        "replay",
+        "--from a file of a newer release",
+        "… is of release …, which this pgflow-migrate does not know.",
+        1,
+        test="tests/export/test_file.py::test_a_header_with_a_value_that_cannot_be_is_told",
+    ),
+    Failure(
+        "replay",
+        "--from a file with a row beyond this machine's memory",
+        "… has a line … that is too long for this machine's memory.",
+        1,
+        test="tests/export/test_file.py::test_a_row_that_does_not_fit_into_memory_is_told",
+    ),
+    Failure(
+        "replay",
+        "--from a pipe",
+        "… cannot be read: …",
+        1,
+        test="tests/export/test_file.py::test_a_pipe_is_not_waited_for",
     ),
     Failure(
         "replay",

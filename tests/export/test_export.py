@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import stat
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -15,9 +16,11 @@ import pytest
 from click.testing import CliRunner, Result
 from jsonschema import Draft202012Validator
 from psycopg.conninfo import make_conninfo
+from tests.as_nobody import as_nobody
 
 from pgflow_migrate import resources
 from pgflow_migrate.cli import main
+from pgflow_migrate.errors import PgflowMigrateError
 from pgflow_migrate.export import Copied, Reader, export
 from pgflow_migrate.replay import signature
 from pgflow_migrate.replay.templates import Templates
@@ -143,12 +146,50 @@ def test_what_of_the_queues_may_not_be_read_is_told_and_makes_no_full_copy(
         'Could not be read: pgmq.a_orders: grant select on "pgmq"."a_orders" to "export_reader";',
     ]
     assert ", 3 things unread." in result.stdout
+    assert "export_reader" not in text_of(file)
     with Reader(file) as reader:
-        assert len(reader.header.unread) == 3
+        assert reader.header.unread == (
+            'pgmq.meta: grant select on "pgmq"."meta".',
+            'pgmq.q_orders_msg_id_seq: grant select on sequence "pgmq"."q_orders_msg_id_seq".',
+            'pgmq.a_orders: grant select on "pgmq"."a_orders".',
+        )
     replayed = CliRunner().invoke(main, ["replay", "--from", str(file), "--server", "host=nowhere.invalid"])
     assert replayed.exit_code == 1
     assert "is not a full copy: the role that exported could not read everything." in replayed.stderr
     assert "pgmq.meta: grant select" in replayed.stderr
+
+
+def test_whoever_exports_is_named_in_statements_to_run_and_nowhere_in_the_file(
+    original: str, grant: Callable[[str], str], tmp_path: Path
+) -> None:
+    closed = 'Schema pgmq: grant usage on schema pgmq to "export_reader";'
+    hidden = 'pgmq.meta: row security hides rows from role "export_reader"; export as a role with bypassrls.'
+    dsn = grant(PGFLOW)
+    result = run(str(tmp_path / "closed"), "--dsn", dsn)
+    assert (result.exit_code, result.stderr) == (0, f"Could not be read: {closed}\n")
+    with psycopg.connect(original, autocommit=True) as connection:
+        connection.execute(
+            "grant usage on schema pgmq to export_reader;"
+            " grant select on all tables in schema pgmq, pgflow to export_reader;"
+            " grant select on all sequences in schema pgmq to export_reader;"
+            " alter table pgmq.meta enable row level security"
+        )
+        try:
+            result = run(str(tmp_path / "hidden"), "--dsn", dsn)
+            document = run(str(tmp_path / "again"), "--dsn", dsn, "--format", "json")
+        finally:
+            connection.execute("alter table pgmq.meta disable row level security")
+    assert (result.exit_code, result.stderr) == (0, f"Could not be read: {hidden}\n")
+    assert json.loads(document.stdout)["header"]["unread"] == [
+        "pgmq.meta: row security hides rows; export as a role with bypassrls."
+    ]
+    for name, told in (
+        ("closed", "Schema pgmq: grant usage on schema pgmq."),
+        ("hidden", "pgmq.meta: row security hides rows; export as a role with bypassrls."),
+    ):
+        assert "export_reader" not in text_of(tmp_path / name)
+        with Reader(tmp_path / name) as reader:
+            assert reader.header.unread == (told,)
 
 
 def test_pgflow_itself_must_be_readable(grant: Callable[[str], str], tmp_path: Path) -> None:
@@ -189,6 +230,90 @@ def test_a_file_that_exists_is_replaced_only_with_force(original: str, tmp_path:
     assert run(str(file), "--dsn", original, "--force", "--redact").exit_code == 0
     assert "4111 1111" not in text_of(file)
     assert list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.parametrize("force", [(), ("--force",)])
+def test_what_is_no_regular_file_is_never_replaced(
+    force: tuple[str, ...], original: str, tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "null").symlink_to("/dev/null")
+    (tmp_path / "dead").symlink_to(tmp_path / "nothing")
+    (tmp_path / "circle").symlink_to(tmp_path / "circle")
+    before = {path.name: path.lstat() for path in tmp_path.iterdir()}
+    for name, told in (
+        ("pipe", "is no regular file"),
+        ("null", "is no regular file"),
+        ("dead", "is a link that leads nowhere"),
+        ("circle", "is a link that leads nowhere"),
+    ):
+        result = run(str(tmp_path / name), "--dsn", original, *force)
+        assert (result.exit_code, result.stderr) == (
+            2,
+            f"error: {tmp_path / name} {told}.\nName another file.\n",
+        )
+    assert {path.name: path.lstat() for path in tmp_path.iterdir()} == before
+
+
+def test_a_link_to_a_file_stays_and_the_file_is_replaced(original: str, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    target, link = tmp_path / "folder" / "target", tmp_path / "link"
+    target.write_text("mine")
+    link.symlink_to(Path("folder") / "target")
+    result = run(str(link), "--dsn", original)
+    assert (result.exit_code, result.stderr) == (
+        2,
+        f"error: {link} exists.\nName another file, or add --force to replace it.\n",
+    )
+    assert target.read_text() == "mine"
+    assert run(str(link), "--dsn", original, "--force").exit_code == 0
+    assert link.readlink() == Path("folder") / "target"
+    with Reader(target) as reader:
+        assert reader.header.release == "0.16.0"
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["folder", "link", "target"]
+
+
+def test_a_pipe_that_appears_meanwhile_is_not_replaced(original: str, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+
+    def appear(copied: Copied) -> None:
+        if copied.table == "pgflow.flows":
+            os.mkfifo(file)
+
+    with pytest.raises(PgflowMigrateError, match="file is no regular file"):
+        export(original, file, force=True, on_copied=appear)
+    assert list(tmp_path.iterdir()) == [file]
+    assert stat.S_ISFIFO(file.lstat().st_mode)
+
+
+def test_a_name_as_long_as_a_name_may_be_is_written_and_a_longer_one_told(
+    original: str, tmp_path: Path
+) -> None:
+    longest = "ü" * 127
+    assert run(str(tmp_path / longest), "--dsn", original).exit_code == 0
+    assert [path.name for path in tmp_path.iterdir()] == [longest]
+    too_long = tmp_path / (longest + "üü")
+    result = run(str(too_long), "--dsn", "host=nowhere.invalid")
+    assert result.exit_code == 1
+    assert result.stderr == (
+        f"error: {too_long} cannot be written: File name too long.\n"
+        "Name a file in a folder with room for it.\n"
+    )
+    result = run(str(tmp_path / longest / "file"), "--dsn", "host=nowhere.invalid")
+    assert result.exit_code == 1
+    assert "/file cannot be written: Not a directory." in result.stderr
+
+
+def test_a_folder_that_may_not_be_entered_is_told(tmp_path: Path) -> None:
+    (tmp_path / "closed").mkdir(mode=0)
+    try:
+        with as_nobody(), pytest.raises(PgflowMigrateError) as caught:
+            export("host=nowhere.invalid", tmp_path / "closed" / "file")
+    finally:
+        (tmp_path / "closed").chmod(0o700)
+    assert caught.value.message == (f"{tmp_path / 'closed' / 'file'} cannot be written: Permission denied.")
+    assert (caught.value.exit_code, caught.value.remedy) == (1, "Name a file in a folder with room for it.")
 
 
 def test_a_folder_that_is_not_there_and_a_database_without_pgflow_are_told(

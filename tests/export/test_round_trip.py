@@ -176,3 +176,81 @@ def test_a_file_that_was_changed_by_hand_is_refused_and_nothing_is_left(
     with pytest.raises(ExportFileError):
         rebuilt(tmp_path / "file", copy)
     assert state(copy) == before
+
+
+FREELY_WRITTEN = """
+select pgflow.create_flow('Orders');
+select pgflow.add_step('Orders', 'load');
+select pgflow.add_step('Orders', 'mail', array['load']);
+select pgflow.start_flow('Orders', '{"cancelled": true}');
+select pgflow._cascade_force_skip_steps(run_id, 'load', 'Jane Doe asked to cancel') from pgflow.runs;
+alter table pgmq.meta add owner text default 'Jane Doe';
+alter table pgmq.meta add nickname text generated always as ('Jane Doe'::text) stored;
+alter table pgflow.runs add note text default 'Jane Doe';
+create table pgflow.notes as select 'Jane Doe' as note;
+alter table pgflow.workers alter stopped_at type text;
+insert into pgflow.workers (worker_id, queue_name, function_name, stopped_at)
+values (gen_random_uuid(), 'orders', 'orders', 'Jane Doe');
+"""
+
+
+def test_nothing_that_somebody_added_or_wrote_freely_is_in_a_redacted_copy(
+    database_of: Make, tmp_path: Path
+) -> None:
+    import gzip
+
+    original, copy = database_of(""), database_of("")
+    with psycopg.connect(original, autocommit=True) as connection:
+        connection.execute(FREELY_WRITTEN.encode())
+    export(original, tmp_path / "open")
+    done = export(original, tmp_path / "file", redacted=True)
+    assert b"Jane Doe" in gzip.decompress((tmp_path / "open").read_bytes())
+    assert b"jane" not in gzip.decompress((tmp_path / "file").read_bytes()).lower()
+    assert {
+        "The column pgmq.meta.owner.",
+        "The generated column pgmq.meta.nickname.",
+        "column runs.note in schema pgflow was added to the release.",
+        "table notes in schema pgflow was added to the release.",
+    } <= set(done.header.left_out)
+    rebuilt(tmp_path / "file", copy)
+    with psycopg.connect(copy) as connection:
+        assert connection.execute(
+            "select step_slug, skip_reason from pgflow.step_states order by step_slug"
+        ).fetchall() == [("load", "x" * 16), ("mail", "dependency_skipped")]
+        assert connection.execute("select input from pgflow.runs").fetchall() == [({"a-------": True},)]
+        assert connection.execute("select queue_name, stopped_at from pgflow.workers").fetchall() == [
+            ("orders", None)
+        ]
+
+
+def test_columns_that_were_added_to_pgmqs_metadata_are_told_and_not_copied(
+    database_of: Make, tmp_path: Path
+) -> None:
+    original, copy = database_of(""), database_of("")
+    with psycopg.connect(original, autocommit=True) as connection:
+        connection.execute("select pgflow.create_flow('Orders'); alter table pgmq.meta add owner text")
+        before = connection.execute("select queue_name, is_unlogged, created_at from pgmq.meta").fetchall()
+    export(original, tmp_path / "file")
+    assert rebuilt(tmp_path / "file", copy) == ("Not in the file: The column pgmq.meta.owner.",)
+    with psycopg.connect(copy) as connection:
+        after = connection.execute("select queue_name, is_unlogged, created_at from pgmq.meta").fetchall()
+    assert after == before
+    assert [name for name, *_ in after] == ["Orders"]
+
+
+def test_a_limit_that_a_result_keeps_its_placeholder_keeps(database_of: Make, tmp_path: Path) -> None:
+    original, copy = database_of(""), database_of("")
+    limit = "alter table pgflow.runs add constraint short check (octet_length(input::text) <= 60)"
+    for dsn in (original, copy):
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            connection.execute(limit)
+    with psycopg.connect(original, autocommit=True) as connection:
+        connection.execute(
+            "insert into pgflow.flows (flow_slug) values ('flags');"
+            "insert into pgflow.runs (flow_slug, input)"
+            " values ('flags', '[true, true, true, true, true, true, true, true, true, true]')"
+        )
+    export(original, tmp_path / "file", redacted=True)
+    rebuilt(tmp_path / "file", copy)
+    with psycopg.connect(copy) as connection:
+        assert connection.execute("select input from pgflow.runs").fetchall() == [([True] * 10,)]

@@ -68,7 +68,7 @@ def export(
     )
     for text in header.left_out:
         output.echo(f"Not copied: {printable(text)}", err=True)
-    for text in header.unread:
+    for text in done.unread:
         output.echo(f"Could not be read: {printable(text)}", err=True, level="warning")
 
 

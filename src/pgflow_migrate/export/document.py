@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,9 @@ from typing import Any
 FORMAT = "pgflow-migrate export"
 VERSION = 1
 """Raised by every change that an older reader would misread; a reader reads its own and older ones."""
+
+# Of releases that are still to come, too. It becomes the name of a file.
+_RELEASE = re.compile(r"[0-9A-Za-z_][0-9A-Za-z_.-]{0,62}")
 
 
 @dataclass(frozen=True)
@@ -26,10 +30,19 @@ class Pgmq:
     form: str
     last_read_at: bool
 
+    @classmethod
+    def from_json(cls, value: Any) -> Pgmq:
+        """Of a header; raises as :meth:`Header.from_json`."""
+        return cls(
+            version=_text(value["version"]),
+            form=_one_of(value["form"], "extension", "sql"),
+            last_read_at=_flag(value["last_read_at"]),
+        )
+
 
 @dataclass(frozen=True)
 class Header:
-    """The first line. It names no host, no role and no database.
+    """The first line. It names no host, no database and no role, not even the one that exported.
 
     Attributes:
         release: what the catalogue was identified as; None when it matches no known release.
@@ -62,21 +75,19 @@ class Header:
         """The reverse.
 
         Raises:
-            KeyError, TypeError: a value is missing or of another type.
+            KeyError, TypeError, ValueError: a value is missing, of another type, or cannot be one.
         """
-        pgmq = line["pgmq"]
+        release, pgmq = line["release"], line["pgmq"]
         return cls(
-            release=_optional(line["release"]),
-            closest=_text(line["closest"]),
+            release=None if release is None else _release(release),
+            closest=_release(line["closest"]),
             server=_text(line["server"]),
-            pgmq=None
-            if pgmq is None
-            else Pgmq(_text(pgmq["version"]), _text(pgmq["form"]), bool(pgmq["last_read_at"])),
+            pgmq=None if pgmq is None else Pgmq.from_json(pgmq),
             taken_at=_text(line["taken_at"]),
-            redacted=bool(line["redacted"]),
+            redacted=_flag(line["redacted"]),
             written_by=_text(line["written_by"]),
-            left_out=tuple(map(_text, line["left_out"])),
-            unread=tuple(map(_text, line["unread"])),
+            left_out=_texts(line["left_out"]),
+            unread=_texts(line["unread"]),
         )
 
 
@@ -98,6 +109,17 @@ class Column:
     identity: str = ""
     default: str = ""
 
+    @classmethod
+    def from_json(cls, value: Any) -> Column:
+        """Of a queue's line; raises as :meth:`Header.from_json`."""
+        return cls(
+            name=_text(value["name"]),
+            type=_text(value["type"]),
+            not_null=_flag(value["not_null"]),
+            identity=_one_of(value["identity"], "", "always", "by default"),
+            default=_one_of(value["default"], *DEFAULTS),
+        )
+
 
 DEFAULTS = ("", "0", "now()", "clock_timestamp()")
 """The only defaults that are kept: a file holds values, and nothing of it is ever run as SQL."""
@@ -111,6 +133,16 @@ class Index:
     columns: tuple[str, ...]
     unique: bool = False
     primary: bool = False
+
+    @classmethod
+    def from_json(cls, value: Any) -> Index:
+        """Of a queue's line; raises as :meth:`Header.from_json`."""
+        return cls(
+            name=_text(value["name"]),
+            columns=_texts(value["columns"]),
+            unique=_flag(value["unique"]),
+            primary=_flag(value["primary"]),
+        )
 
 
 @dataclass(frozen=True)
@@ -129,6 +161,17 @@ class Sequence:
     is_called: bool
     member: bool
 
+    @classmethod
+    def from_json(cls, value: Any) -> Sequence:
+        """Of a queue's line; raises as :meth:`Header.from_json`."""
+        last_value = value["last_value"]
+        return cls(
+            name=_text(value["name"]),
+            last_value=None if last_value is None else _whole(last_value),
+            is_called=_flag(value["is_called"]),
+            member=_flag(value["member"]),
+        )
+
 
 @dataclass(frozen=True)
 class Table:
@@ -145,7 +188,7 @@ class Table:
     @classmethod
     def from_json(cls, line: Mapping[str, Any]) -> Table:
         """The reverse; raises as :meth:`Header.from_json`."""
-        return cls(_text(line["schema"]), _text(line["name"]), tuple(map(_text, line["columns"])))
+        return cls(_text(line["schema"]), _text(line["name"]), _texts(line["columns"]))
 
 
 @dataclass(frozen=True)
@@ -191,21 +234,16 @@ class Queue:
 
     @classmethod
     def from_json(cls, line: Mapping[str, Any]) -> Queue:
-        """The reverse; raises as :meth:`Header.from_json`, and ValueError."""
-        if line["part"] not in ("queue", "archive"):
-            raise ValueError(line["part"])
+        """The reverse; raises as :meth:`Header.from_json`."""
         sequence = line["sequence"]
         return cls(
             queue=_text(line["queue"]),
-            part=line["part"],
-            unlogged=bool(line["unlogged"]),
-            member=bool(line["member"]),
-            attributes=tuple(Column(**column) for column in line["attributes"]),
-            indexes=tuple(
-                Index(**{**index, "columns": tuple(map(_text, index["columns"]))})
-                for index in line["indexes"]
-            ),
-            sequence=None if sequence is None else Sequence(**sequence),
+            part=_one_of(line["part"], "queue", "archive"),
+            unlogged=_flag(line["unlogged"]),
+            member=_flag(line["member"]),
+            attributes=tuple(map(Column.from_json, _list(line["attributes"]))),
+            indexes=tuple(map(Index.from_json, _list(line["indexes"]))),
+            sequence=None if sequence is None else Sequence.from_json(sequence),
         )
 
 
@@ -216,11 +254,51 @@ Row = list[str | None]
 """A row's values in the order of its section's columns: as PostgreSQL prints them, None for NULL."""
 
 
+def storable(value: str) -> bool:
+    """Whether PostgreSQL can hold a text: JSON can also spell NUL, and halves of surrogate pairs."""
+    try:
+        return "\0" not in value and (value.isascii() or bool(value.encode()))
+    except UnicodeEncodeError:
+        return False
+
+
 def _text(value: Any) -> str:
     if not isinstance(value, str):
+        raise TypeError(value)
+    if not storable(value):
+        raise ValueError(value)
+    return value
+
+
+def _one_of(value: Any, *values: str) -> str:
+    if _text(value) not in values:
+        raise ValueError(value)
+    return str(value)
+
+
+def _release(value: Any) -> str:
+    if not _RELEASE.fullmatch(_text(value)):
+        raise ValueError(value)
+    return str(value)
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
         raise TypeError(value)
     return value
 
 
-def _optional(value: Any) -> str | None:
-    return None if value is None else _text(value)
+def _whole(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(value)
+    return value
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError(value)
+    return value
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    return tuple(map(_text, _list(value)))

@@ -31,6 +31,9 @@ select c.relname::text, has_schema_privilege(n.oid, 'usage') and has_table_privi
   row_security_active(c.oid),
   array(select a.attname::text from pg_attribute a
         where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped and a.attgenerated = ''
+        order by a.attnum),
+  array(select a.attname::text from pg_attribute a
+        where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped and a.attgenerated <> ''
         order by a.attnum)
 from pg_class c join pg_namespace n on n.oid = c.relnamespace
 where n.nspname = %s and c.relkind in ('r', 'p')
@@ -54,6 +57,9 @@ select has_schema_privilege(n.oid, 'usage'),
 from pg_namespace n where n.nspname = 'pgmq'
 """
 
+# PGMQ's own columns of pgmq.meta, in every version.
+_META = ("queue_name", "is_partitioned", "is_unlogged", "created_at")
+
 # A plain SQL installation does not say its version: what each release brought, the newest first.
 _SINCE = (
     ("1.13", "create_partitioned(text, text, text, integer)"),
@@ -76,12 +82,44 @@ class Inventory:
         tables: pgflow's, then pgmq.meta.
         queues: the tables of queues; their sequences' positions are still to be read.
         names: of the queues that pgflow uses.
+        unread: the header's, with the role in the statements.
+        retyped: tables and columns of pgflow that have another type than in the release.
     """
 
     header: Header
     tables: tuple[Table, ...]
     queues: tuple[Queue, ...]
     names: tuple[str, ...]
+    unread: tuple[str, ...]
+    retyped: frozenset[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class _Unread:
+    """Something that cannot be read.
+
+    Attributes:
+        what: what it is.
+        cause: why, or the right that is missing.
+        role: words that name the role.
+        remedy: what else there is to say.
+    """
+
+    what: str
+    cause: str
+    role: str
+    remedy: str = ""
+
+    @property
+    def anonymous(self) -> str:
+        """For the file, which names no role."""
+        return f"{self.what}: {self.cause}{self.remedy}."
+
+    @property
+    def full(self) -> str:
+        """For whoever exports."""
+        end = "." if self.remedy else ";"
+        return f"{self.what}: {self.cause} {self.role}{self.remedy}{end}"
 
 
 def take(connection: psycopg.Connection[Any], *, redacted: bool) -> Inventory:
@@ -107,8 +145,9 @@ def take(connection: psycopg.Connection[Any], *, redacted: bool) -> Inventory:
     queues: tuple[Queue, ...] = ()
     left_out = list(_left_out(found, pgflow))
     if pgmq is not None:
-        meta, told = _meta(connection, role)
+        meta, lost, told = _meta(connection, role)
         unread += told
+        left_out += lost
         queues, lost, told = _queues(connection, names, role)
         unread += told
         left_out += lost
@@ -121,16 +160,28 @@ def take(connection: psycopg.Connection[Any], *, redacted: bool) -> Inventory:
         redacted=redacted,
         written_by=__version__,
         left_out=tuple(left_out),
-        unread=unread,
+        unread=tuple(one.anonymous for one in unread),
     )
-    return Inventory(header, (*pgflow, *meta), queues, names)
+    retyped = (
+        difference.subject.removeprefix("column ").split(".", 1)
+        for difference in found.differences
+        if difference.attribute == "type" and difference.subject.startswith("column ")
+    )
+    return Inventory(
+        header=header,
+        tables=(*pgflow, *meta),
+        queues=queues,
+        names=names,
+        unread=tuple(one.full for one in unread),
+        retyped=frozenset((table, column) for table, column in retyped),
+    )
 
 
 def _pgflow(connection: psycopg.Connection[Any], release: str, role: str) -> tuple[Table, ...]:
     """The release's own tables and columns. What somebody added to them is not pgflow's."""
     own = {name for name in catalogue.snapshot(release).objects if name.startswith(("table ", "column "))}
     tables, grants, hidden = [], [], []
-    for name, readable, filtered, columns in _rows(connection, _TABLES, ("pgflow",)):
+    for name, readable, filtered, columns, _ in _rows(connection, _TABLES, ("pgflow",)):
         if f"table {name}" not in own:
             continue
         if not readable:
@@ -189,7 +240,7 @@ def _queue_names(connection: psycopg.Connection[Any], tables: Sequence[Table]) -
     return tuple(sorted(name for (name,) in cursor if name is not None))
 
 
-def _pgmq(connection: psycopg.Connection[Any], role: str) -> tuple[Pgmq | None, tuple[str, ...]]:
+def _pgmq(connection: psycopg.Connection[Any], role: str) -> tuple[Pgmq | None, tuple[_Unread, ...]]:
     rows = _rows(connection, _PGMQ)
     if not rows:
         return None, ()
@@ -199,24 +250,30 @@ def _pgmq(connection: psycopg.Connection[Any], role: str) -> tuple[Pgmq | None, 
     pgmq = Pgmq(version, "extension" if extension else "sql", last_read_at)
     if not usage:
         grantee = sql.Identifier(role).as_string(None)
-        return None, (f"Schema pgmq: grant usage on schema pgmq to {grantee};",)
+        return None, (_Unread("Schema pgmq", "grant usage on schema pgmq", f"to {grantee}"),)
     return pgmq, ()
 
 
-def _meta(connection: psycopg.Connection[Any], role: str) -> tuple[tuple[Table, ...], tuple[str, ...]]:
-    for name, readable, filtered, columns in _rows(connection, _TABLES, ("pgmq",)):
-        if name == "meta" and readable and not filtered:
-            return (Table("pgmq", "meta", tuple(columns)),), ()
-        if name == "meta":
-            return (), (_remedy("meta", role, hidden=readable),)
-    return (), ()
+def _meta(
+    connection: psycopg.Connection[Any], role: str
+) -> tuple[tuple[Table, ...], list[str], tuple[_Unread, ...]]:
+    """pgmq.meta with PGMQ's own columns, what is left out of it, and whether it cannot be read."""
+    for name, readable, filtered, columns, generated in _rows(connection, _TABLES, ("pgmq",)):
+        if name != "meta":
+            continue
+        if not readable or filtered:
+            return (), [], (_remedy("meta", role, hidden=readable),)
+        left_out = [f"The column pgmq.meta.{column}." for column in columns if column not in _META]
+        left_out += (f"The generated column pgmq.meta.{column}." for column in generated)
+        return (Table("pgmq", "meta", tuple(c for c in columns if c in _META)),), left_out, ()
+    return (), [], ()
 
 
 def _queues(
     connection: psycopg.Connection[Any], names: Sequence[str], role: str
-) -> tuple[tuple[Queue, ...], list[str], tuple[str, ...]]:
+) -> tuple[tuple[Queue, ...], list[str], tuple[_Unread, ...]]:
     """The queues' tables, what is left out of them, and what cannot be read."""
-    queues, left_out, unread = [], list[str](), list[str]()
+    queues, left_out, unread = [], list[str](), list[_Unread]()
     for row in _rows(connection, _RELATIONS, {"queues": list(names)}):
         queue, part, name, kind, unlogged, readable, hidden, member, columns, indexes, *of_sequence = row
         columns = columns or ()
@@ -271,11 +328,17 @@ def with_position(connection: psycopg.Connection[Any], queue: Queue) -> Queue:
     return replace(queue, sequence=replace(sequence, last_value=last_value, is_called=is_called))
 
 
-def _remedy(name: str, role: str, *, hidden: bool, kind: str = "") -> str:
+def _remedy(name: str, role: str, *, hidden: bool, kind: str = "") -> _Unread:
     if hidden:
-        return f'pgmq.{name}: row security hides rows from role "{role}"; export as a role with bypassrls.'
+        return _Unread(
+            f"pgmq.{name}",
+            "row security hides rows",
+            f'from role "{role}"',
+            "; export as a role with bypassrls",
+        )
     target = sql.Identifier("pgmq", name).as_string(None)
-    return f"pgmq.{name}: grant select on {kind}{target} to {sql.Identifier(role).as_string(None)};"
+    grantee = sql.Identifier(role).as_string(None)
+    return _Unread(f"pgmq.{name}", f"grant select on {kind}{target}", f"to {grantee}")
 
 
 def summary(header: Header) -> str:

@@ -15,7 +15,7 @@ from pgflow_migrate.audit.run import snapshot
 from pgflow_migrate.errors import PgflowMigrateError
 from pgflow_migrate.export import inventory, redact
 from pgflow_migrate.export.document import Header, Queue, Section
-from pgflow_migrate.export.file import Writer, cannot_write, exists
+from pgflow_migrate.export.file import Writer, cannot_write, destination
 
 _INTERVAL = 10_000  # rows between two reports of progress
 
@@ -64,6 +64,7 @@ class Exported:
         queues: how many queues pgflow uses.
         tables: what was copied, in order.
         size: the file's bytes.
+        unread: the header's, with the role in the statements, which the file does not name.
     """
 
     path: Path
@@ -71,6 +72,7 @@ class Exported:
     queues: int
     tables: tuple[Copied, ...]
     size: int
+    unread: tuple[str, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -98,12 +100,11 @@ def export(
         on_copying: called before each table, and after each ten thousand of its rows.
 
     Raises:
-        ExportExistsError: there is such a file, and it may not be replaced.
+        ExportExistsError: there is such a file, and it may not be replaced; or it is no regular file.
         PgflowMigrateError: no connection, no pgflow, rights on pgflow's tables that are missing, the server
             ended the copy, a value is no UTF-8, or the file cannot be written. There is no new file then.
     """
-    if path.exists() and not force:  # before anything is read
-        raise exists(path)
+    destination(path, force=force)  # before anything is read
     with (
         database.connect(dsn, autocommit=True) as connection,
         reading.explained("export"),
@@ -145,7 +146,7 @@ def _write(
             copied.append(Copied(name, rows))
             on_copied(copied[-1])
         size = writer.finish()
-    return Exported(path, found.header, len(found.names), tuple(copied), size)
+    return Exported(path, found.header, len(found.names), tuple(copied), size, found.unread)
 
 
 def _section(
@@ -164,7 +165,12 @@ def _section(
             section = _nullable(section, redactions)
         where: sql.Composable = sql.SQL("")
     else:
-        redactions = [redact.PGFLOW.get(f"{section.name}.{column}") for column in section.columns]
+        redactions = [
+            redact.nothing
+            if (section.name, column) in found.retyped
+            else redact.of_table(section.schema, section.name, column)
+            for column in section.columns
+        ]
         where = _of_queues(found.names) if section.schema == "pgmq" else sql.SQL("")
     writer.begin(section)
     query = sql.SQL("copy (select {} from only {}{}) to stdout").format(
