@@ -110,6 +110,7 @@ def test_any_search_path_will_do(search_path: str, database: Database) -> None:
     expected = run_audit(database).findings[:-1]
     for name in ("flows", "steps", "runs", "step_tasks", "meta", "q_orders", "pg_class", "pg_attribute"):
         database.execute(f"create table public.{name} (decoy integer)".encode())
+    database.execute("alter table public.meta add queue_name text, add is_partitioned boolean")
     database.execute("create function public.lower(text) returns text language sql as $$ select 'decoy' $$")
     database.execute(
         "create function public.now() returns timestamptz language sql as $$ select null::timestamptz $$"

@@ -136,6 +136,16 @@ def test_after_what_the_hint_says_the_upgrade_goes_through(old: str, reach: Call
     assert session.execute("select kept from public.unchanged").fetchall() == []
 
 
+def test_one_function_is_warned_of(old: str, reach: Callable[[str], Session]) -> None:
+    reach(old).execute(
+        "create function public.mine(pgflow.steps[]) returns integer language sql as 'select 1'"
+    )
+    ((code, count, samples),) = [
+        (f.code, f.count, f.samples) for f in run_audit(old).findings if f.severity == "warning"
+    ]
+    assert (code, count, samples) == ("row-type-in-function", 1, ("public.mine(pgflow.steps[])",))
+
+
 def test_a_function_that_lists_the_columns_of_a_row_is_warned_of_and_fails_as_said(
     old: str, reach: Callable[[str], Session]
 ) -> None:
