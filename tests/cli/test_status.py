@@ -227,6 +227,58 @@ def test_paused_worker_functions_are_named_with_what_resumes_them(
     assert "paused" not in shown(invoke("status", "--dsn", dsn))
 
 
+def _not_json(constant: str) -> None:
+    raise AssertionError(f"{constant} is no JSON")
+
+
+def test_times_that_python_has_not_are_the_first_or_last_that_it_has(
+    database_at: Callable[[str], str], invoke: Invoke
+) -> None:
+    dsn = database_at("queue_identity")
+    execute(dsn, PAUSED)
+    execute(
+        dsn,
+        """
+        update pgflow.worker_functions set paused_at = 'infinity' where function_name = 'fetch';
+        update pgflow.worker_functions set paused_at = '0044-03-15 BC' where function_name = 'it''s';
+        update pgflow_migrate.schema_migrations set applied_at = '-infinity' where name = 'core_0_15_0';
+        update pgflow_migrate.schema_migrations set applied_at = '10000-01-01' where name = 'queue_identity';
+        select pgflow.create_flow('every'), pgflow.create_flow('some');
+        select pgmq.create('every'), pgmq.create('some');
+        """,
+    )
+    execute(
+        dsn,
+        """
+        select pgmq.send('every', '{}'), pgmq.send('some', '{}') from generate_series(1, 2);
+        update pgmq.q_every set enqueued_at = 'infinity' where msg_id = 1;
+        update pgmq.q_every set enqueued_at = '-infinity' where msg_id = 2;
+        update pgmq.q_some set enqueued_at = '-infinity' where msg_id = 1;
+        update pgmq.q_some set enqueued_at = now() - interval '50 hours' where msg_id = 2;
+        """,
+    )
+    # Where midnight in UTC is another year.
+    execute(dsn, f"alter database {conninfo_to_dict(dsn)['dbname']} set timezone to 'Asia/Tokyo'")
+    result = invoke("status", "--dsn", dsn, "--format", "json")
+    assert result.exit_code == EXIT_OK
+    document = json.loads(result.stdout, parse_constant=_not_json)
+    assert document["unread"] == []
+    assert [function["paused_at"] for function in document["paused"]] == [
+        "9999-12-31T23:59:59.999999+00:00",
+        "0001-01-01T00:00:00+00:00",
+    ]
+    ledger_ = {entry["name"]: entry["applied_at"] for entry in document["ledger"]}
+    assert list(ledger_) == list(REVISIONS[:4])
+    assert ledger_["core_0_15_0"] == "0001-01-01T00:00:00+00:00"
+    assert ledger_["queue_identity"] == "9999-12-31T23:59:59.999999+00:00"
+    every, some = document["queues"]
+    assert (every["queue_name"], every["total"], every["oldest_age"]) == ("every", 2, None)
+    assert (some["queue_name"], some["total"], some["oldest_age"] // 3600) == ("some", 2, 50)
+    rows = shown(invoke("status", "--dsn", dsn))
+    assert rows["paused"][0] == "fetch since 9999-12-31 23:59:59 UTC"
+    assert rows["queues"] == ["every: 2 visible of 2", "some: 2 visible of 2, the oldest 2 d old"]
+
+
 def test_no_function_is_paused_before_queue_identity(
     database_at: Callable[[str], str], invoke: Invoke
 ) -> None:

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 
 import pytest
 from click.testing import Result
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from tests.cli.conftest import runner
 from tests.dirty_runs.conftest import Open
 from tests.dirty_runs.protocol import WORKER, Session
@@ -150,6 +150,35 @@ def test_status_says_when_there_are_more(demo: Session, dsn: str) -> None:
     assert len([line for line in table(result) if line.endswith("  demo")]) == 2
     assert result.stderr == "There are more: --limit.\n"
     assert document(invoke("status", "--dsn", dsn, "--limit", "2", "--format", "json"))["cut"] is True
+
+
+def test_status_tells_times_that_python_has_not_as_the_first_or_last_that_it_has(
+    demo: Session, dsn: str
+) -> None:
+    pending, held = demo.started(), demo.started()
+    demo.complete(demo.claimed(pending, "a"), 1)
+    demo.claimed(held, "a")
+    demo.execute("set session_replication_role = replica")
+    demo.execute("update pgflow.run_work set requested_at = '-infinity' where run_id = %s", pending)
+    demo.execute("update pgflow.task_claims set claimed_at = '0044-03-15 BC', lease_expires_at = 'infinity'")
+    # Where the last second in UTC is in another year, and psycopg does not read the text.
+    demo.execute(
+        "alter database "
+        + str(conninfo_to_dict(dsn)["dbname"])
+        + " set timezone to 'Asia/Tokyo'; alter database "
+        + str(conninfo_to_dict(dsn)["dbname"])
+        + " set datestyle to 'German'"
+    )
+    result = invoke("status", "--dsn", dsn, "--format", "json")
+    assert (result.exit_code, result.stderr) == (EXIT_OK, "")
+    first, last = "0001-01-01T00:00:00+00:00", "9999-12-31T23:59:59.999999+00:00"
+    found = document(result)
+    assert {work["run_id"]: work["requested_at"] for work in found["work"]} == {
+        str(pending): first,
+        str(held): None,
+    }
+    assert {(claim["claimed_at"], claim["lease_expires_at"]) for claim in found["claims"]} == {(first, last)}
+    assert {claim["lease_is_over"] for claim in found["claims"]} == {False}
 
 
 def test_reconcile_does_one_chunk_and_says_what_it_did(demo: Session, dsn: str) -> None:

@@ -141,19 +141,18 @@ def test_a_worker_is_registered_as_a_process_on_the_canonical_queue(bench: Bench
     }
 
 
-def test_the_worker_of_a_paused_function_does_not_start(bench: Bench) -> None:
+@pytest.mark.parametrize(
+    ("at", "since"),
+    [("2030-01-02 03:04:05+00", "2030-01-02 03:04:05 UTC"), ("infinity", "infinity")],
+)
+def test_the_worker_of_a_paused_function_does_not_start(bench: Bench, at: str, since: str) -> None:
     bench.rows("select pgflow.track_worker_function('it''s mine', 'process')")
-    bench.execute(
-        "update pgflow.worker_functions"
-        " set pause_reason = 'It is wrong.', paused_at = '2030-01-02 03:04:05+00'"
-    )
+    bench.execute(f"update pgflow.worker_functions set pause_reason = 'It is wrong.', paused_at = '{at}'")
     bench.compile(orders("load"))
     bench.start("Orders")
     with pytest.raises(PausedError) as caught:
         bench.worker(orders("load"), name="it's mine").run()
-    assert caught.value.message == (
-        'Worker function "it\'s mine" is paused since 2030-01-02 03:04:05 UTC: It is wrong.'
-    )
+    assert caught.value.message == f'Worker function "it\'s mine" is paused since {since}: It is wrong.'
     assert caught.value.remedy == "When that is mended: select pgflow.resume_worker_function('it''s mine');"
     assert caught.value.exit_code == EXIT_BLOCKED
     assert read_counts(bench, "orders") == [0]

@@ -87,7 +87,8 @@ class QueueHealth:
         queue_name: the canonical queue name.
         ready: messages that can be read now; None when they could not be counted.
         hidden: messages that cannot be read yet: claimed, or delayed; None as before.
-        oldest: seconds since the oldest message was sent; None in an empty queue, too.
+        oldest: seconds since the oldest message was sent; None in an empty queue, too, and where
+            each was sent at an infinite time.
         unread: why the messages could not be counted, or None.
         queued, started, failed: the flow's tasks in these states.
     """

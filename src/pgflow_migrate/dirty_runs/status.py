@@ -4,25 +4,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 import psycopg
+from psycopg import sql
 from psycopg.rows import class_row
 
 from pgflow_migrate import database, reading
 from pgflow_migrate.errors import PgflowMigrateError
+from pgflow_migrate.times import bounded
 
 __all__ = ["Claim", "Status", "Work", "status"]
 
 _INSTALLED = "select to_regclass('pgflow.run_work') is not null"
 
 # The worst first. The order of the states is the order in which a person looks.
-_WORK = """
+_WORK: Final = """
 select
   work.run_id, run.flow_slug, run.status, work.state, work.requested_generation, work.processed_generation,
-  work.requested_at, work.failure_count, work.last_error_sqlstate, work.last_error, work.next_attempt_at,
-  work.attention_at, work.attention_reason
+  {requested_at} as requested_at, work.failure_count, work.last_error_sqlstate, work.last_error,
+  {next_attempt_at} as next_attempt_at, {attention_at} as attention_at, work.attention_reason
 from pgflow.run_work work
 join pgflow.runs run on run.run_id = work.run_id
 where %(all)s or run.status = 'started' or work.state <> 'clean'
@@ -32,11 +34,11 @@ order by
 limit %(limit)s
 """
 
-_CLAIMS = """
+_CLAIMS: Final = """
 select
   claim.claim_id, claim.run_id, claim.step_slug, claim.task_index, claim.claim_number, claim.queue_name,
-  claim.message_id::text as msg_id, claim.worker_id, claim.claimed_at, claim.lease_expires_at, claim.state,
-  claim.revoked_reason, claim.disposition,
+  claim.message_id::text as msg_id, claim.worker_id, {claimed_at} as claimed_at,
+  {lease_expires_at} as lease_expires_at, claim.state, claim.revoked_reason, claim.disposition,
   claim.state = 'active' and claim.lease_expires_at <= clock_timestamp() as lease_is_over
 from pgflow.task_claims claim
 where claim.run_id = any (%s)
@@ -46,7 +48,7 @@ order by claim.run_id, claim.step_slug, claim.task_index, claim.claim_number
 
 @dataclass(frozen=True)
 class Work:
-    """The work row of a run."""
+    """The work row of a run. Times are in UTC, and one beyond Python's first or last is that."""
 
     run_id: UUID
     flow_slug: str
@@ -65,7 +67,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim; ``msg_id`` as a decimal string."""
+    """A claim; ``msg_id`` as a decimal string, times as in :class:`Work`."""
 
     claim_id: UUID
     run_id: UUID
@@ -103,6 +105,20 @@ class Status:
         return sum(work.state == "attention" for work in self.work)
 
 
+def _work() -> sql.Composed:
+    return sql.SQL(_WORK).format(
+        requested_at=bounded("work", "requested_at"),
+        next_attempt_at=bounded("work", "next_attempt_at"),
+        attention_at=bounded("work", "attention_at"),
+    )
+
+
+def _claims() -> sql.Composed:
+    return sql.SQL(_CLAIMS).format(
+        claimed_at=bounded("claim", "claimed_at"), lease_expires_at=bounded("claim", "lease_expires_at")
+    )
+
+
 def refuse_without_protocol(connection: psycopg.Connection[Any]) -> None:
     """Raise unless the database has protocol 2.
 
@@ -131,15 +147,17 @@ def status(dsn: str, *, all_runs: bool = False, limit: int = 100) -> Status:
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         with reading.explained("look at protocol 2"):
             refuse_without_protocol(connection)
+            # In binary, because psycopg cannot read every DateStyle that a server may have.
+            connection.execute("set local timezone to 'UTC'")
             work = (
-                connection.cursor(row_factory=class_row(Work))
-                .execute(_WORK.encode(), {"all": all_runs, "limit": limit + 1})
+                connection.cursor(row_factory=class_row(Work), binary=True)
+                .execute(_work(), {"all": all_runs, "limit": limit + 1})
                 .fetchall()
             )
             shown = work[:limit]
             claims = (
-                connection.cursor(row_factory=class_row(Claim))
-                .execute(_CLAIMS.encode(), ([row.run_id for row in shown],))
+                connection.cursor(row_factory=class_row(Claim), binary=True)
+                .execute(_claims(), ([row.run_id for row in shown],))
                 .fetchall()
             )
     return Status(tuple(shown), tuple(claims), cut=len(work) > limit)

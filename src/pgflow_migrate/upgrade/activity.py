@@ -83,7 +83,7 @@ order by w.name collate "C"
 
 _DEPTH: Final = """
 select {name}, count(*) filter (where vt <= clock_timestamp()), count(*),
-  extract(epoch from clock_timestamp() - min(enqueued_at))::float8
+  extract(epoch from clock_timestamp() - min(enqueued_at) filter (where isfinite(enqueued_at)))::float8
 from pgmq.{table}
 """
 _AT_A_TIME = 50  # queues whose tables one statement locks
@@ -97,7 +97,8 @@ class Queue:
         queue_name: the physical name.
         visible: messages that a worker could read now; None when it was not to be read.
         total: all messages, those that are hidden (claimed or delayed) too; None as before.
-        oldest_age: seconds since the oldest of them was sent; None where there are none, and as before.
+        oldest_age: seconds since the oldest of them was sent; None where there are none, or each was sent at
+            an infinite time, and as before.
         problem: ``absent`` when there is no such table, ``unreadable`` when the role may not read it; or
             None.
     """

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import psycopg
 from psycopg import sql
 from psycopg.rows import tuple_row
 
-from pgflow_migrate import ledger_rules
+from pgflow_migrate import ledger_rules, times
 from pgflow_migrate.errors import BlockedError, PgflowMigrateError
 from pgflow_migrate.upgrade import checksum
 
@@ -23,6 +23,12 @@ RENAMED: Mapping[str, str] = {}
 """Ids under which revisions were released once, to their present ones."""
 
 CREATE = Path(__file__).with_name("ledger.sql").read_text(encoding="utf-8")
+
+_ENTRIES: Final = """
+select name, checksum, {applied_at}
+from pgflow_migrate.schema_migrations
+order by applied_at, name
+"""
 
 _START_AT = Path(__file__).with_name("start_at.sql").read_text(encoding="utf-8")
 
@@ -53,11 +59,10 @@ def entries(connection: Connection) -> tuple[Entry, ...]:
     """What is recorded, oldest first; nothing where there is no ledger."""
     if not _exists(connection, "schema_migrations"):
         return ()
-    # In binary, because psycopg cannot read every DateStyle that a server may have.
     rows = connection.cursor(row_factory=tuple_row, binary=True).execute(
-        "select name, checksum, applied_at from pgflow_migrate.schema_migrations order by applied_at, name"
+        sql.SQL(_ENTRIES).format(applied_at=times.in_utc("applied_at"))
     )
-    return tuple(Entry(name, checksum_, at.astimezone(timezone.utc)) for name, checksum_, at in rows)
+    return tuple(Entry(name, checksum_, times.of_utc(at)) for name, checksum_, at in rows)
 
 
 def versions(connection: Connection) -> tuple[str, ...]:

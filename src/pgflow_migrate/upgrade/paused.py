@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timezone
-from typing import Any
+from datetime import datetime
+from typing import Any, Final
 
 import psycopg
 from psycopg import sql
 from psycopg.rows import tuple_row
+
+from pgflow_migrate import times
+
+_PAUSED: Final = """
+select function_name, {paused_at}, pause_reason
+from pgflow.worker_functions
+where paused_at is not null
+order by function_name collate "C"
+"""
 
 
 @dataclass(frozen=True)
@@ -17,7 +26,7 @@ class PausedFunction:
 
     Attributes:
         function_name: its name.
-        paused_at: since when, in UTC.
+        paused_at: since when, in UTC; the first or last time that Python has where it is beyond that.
         reason: why.
         resume: the statement that lifts it.
     """
@@ -64,18 +73,10 @@ def pausable(connection: psycopg.Connection[Any]) -> bool:
 
 def read(connection: psycopg.Connection[Any]) -> tuple[PausedFunction, ...]:
     """The paused functions, by name; only where they are :func:`pausable`."""
-    # In binary, because psycopg cannot read every DateStyle that a server may have.
     rows = connection.cursor(row_factory=tuple_row, binary=True).execute(
-        """
-        select function_name, paused_at, pause_reason
-        from pgflow.worker_functions
-        where paused_at is not null
-        order by function_name collate "C"
-        """
+        sql.SQL(_PAUSED).format(paused_at=times.in_utc("paused_at"))
     )
-    return tuple(
-        PausedFunction(name, at.astimezone(timezone.utc), reason, _resume(name)) for name, at, reason in rows
-    )
+    return tuple(PausedFunction(name, times.of_utc(at), reason, _resume(name)) for name, at, reason in rows)
 
 
 def _resume(name: str) -> str:

@@ -51,7 +51,8 @@ def ensure_flow_compiled(connection: Connection, flow_slug: str, shape: dict[str
 def pause_of(connection: Connection, function_name: str) -> str | None:
     """Why the function is paused, with since when; None when it is not."""
     row = connection.execute(
-        "select to_char(paused_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS') || ' UTC: ' || pause_reason"
+        "select coalesce(to_char(paused_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS') || ' UTC',"
+        " paused_at::text) || ': ' || pause_reason"  # to_char() of infinity is NULL
         " from pgflow.worker_functions where function_name = %s::text and paused_at is not null",
         (function_name,),
     ).fetchone()
