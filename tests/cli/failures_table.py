@@ -578,6 +578,13 @@ _WORKING = (
     ),
     Failure(
         "replay",
+        "the server refuses something, or goes away",
+        "The replay on … could not go on: ….",
+        1,
+        test="tests/replay/test_cmd_replay.py::test_what_a_server_refuses_is_told_by_each_server",
+    ),
+    Failure(
+        "replay",
         "no Docker",
         "No Docker engine answers.",
         1,

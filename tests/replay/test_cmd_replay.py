@@ -152,6 +152,23 @@ def test_a_server_that_cannot_be_used_is_told_as_by_the_audit(server: Server, fi
     assert replay.stderr.startswith('error: There is no database "missing" at socket ')
 
 
+def test_what_a_server_refuses_is_told_by_each_server(server: Server, fixtures: Path) -> None:
+    dsn = conninfo.make_conninfo(server.admin_dsn, options="-c default_transaction_read_only=on")
+    options = ["--fixtures", str(fixtures), "--scenario", "right", "--format", "json"]
+    told = "could not go on: cannot execute CREATE DATABASE in a read-only transaction (SQLSTATE 25006)."
+    one = CliRunner().invoke(main, ["replay", "--server", dsn, *options])
+    assert one.exit_code == 1
+    assert one.stderr.startswith("error: The replay on ")
+    assert one.stderr.splitlines()[0].endswith(told)
+    several = ["--matrix", "--pgmq", "sql", "--on", dsn, "--on", server.admin_dsn]
+    grid = CliRunner().invoke(main, ["replay", *several, *options])
+    assert grid.exit_code == 1
+    first, second = json.loads(grid.stdout)["cells"]
+    assert (first["status"], second["status"]) == ("could not run", "ran")
+    assert first["reason"].endswith(told)
+    assert second["report"]["counts"]["as expected"] == 1
+
+
 def test_a_replay_that_cannot_run_is_valid_junit(fixtures: Path) -> None:
     arguments = ["--server", "host=127.0.0.1 port=1 user=nobody", "--fixtures", str(fixtures)]
     result = CliRunner().invoke(main, ["replay", *arguments, "--format", "junit"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree as Xml
@@ -16,6 +17,7 @@ from pgflow_migrate import database, resources
 from pgflow_migrate.cli import main
 from pgflow_migrate.export import Header, export
 from pgflow_migrate.export.file import Writer
+from pgflow_migrate.layout import printable
 from pgflow_migrate.replay import digest
 from pgflow_migrate.replay.scenario import load
 from pgflow_migrate.replay.templates import Templates
@@ -32,6 +34,7 @@ def file_of(
     def make(name: str) -> Path:
         release, _, short = name.partition("/")
         path = folder / f"{short}.export"
+        path.unlink(missing_ok=True)
         dsn = templates.clone(f"core_{release.replace('.', '_')}", "replay_original")
         try:
             with psycopg.connect(dsn, autocommit=True) as connection:
@@ -107,6 +110,12 @@ def test_a_file_that_cannot_be_used_exits_1_before_a_server_is_asked(
     [
         (None, (), " is of a database that matches no known release of pgflow; the closest is 0.16.0."),
         ("0.17.0", (), " is of release 0.17.0, which this pgflow-migrate does not know."),
+        ("0_16_0", (), " is of release 0_16_0, which this pgflow-migrate does not know."),
+        (
+            "0.16.0",
+            ("\x1b[2Jpgmq.meta\nAll is well.",),
+            " is not a full copy: the role that exported could not read everything.",
+        ),
         (
             "0.16.0",
             ("pgmq.meta: grant",),
@@ -124,7 +133,30 @@ def test_a_copy_that_is_of_no_release_or_not_full_is_told(
     assert result.exit_code == 1
     first, *rest = result.stderr.splitlines()
     assert first == f"error: {tmp_path / 'file'}{told}"
-    assert [line.strip() for line in rest[:-1]] == list(unread)
+    assert [line.strip() for line in rest[:-1]] == [printable(text) for text in unread]
+
+
+@pytest.mark.parametrize("format_", ["table", "junit", "html"])
+def test_nothing_that_a_strangers_file_says_of_itself_drives_a_terminal_or_adds_a_line(
+    server: Server, file_of: Callable[[str], Path], format_: str
+) -> None:
+    file = file_of("0.16.0/empty_flow")
+    with gzip.open(file) as lines:
+        first, rest = lines.readline(), lines.read()
+    header = json.loads(first)
+    evil, told = "18\x1b[2J\r\n1 database on here: 1 upgrades.\u202e", "18\\x1b[2J\\r\\n1 database on here"
+    header |= {"server": evil, "taken_at": evil, "left_out": [evil], "written_by": evil}
+    header["pgmq"]["version"] = evil
+    file.write_bytes(gzip.compress(json.dumps(header).encode() + b"\n" + rest))
+    result = run(server, "--from", str(file), "--format", format_)
+    assert result.exit_code == 0, result.output
+    assert not {"\x1b", "\r", "\u202e"} & set(result.output)
+    assert not re.search(r"^\s*1 database on here", result.output, re.MULTILINE)
+    for text in (f"runs on PostgreSQL {told}", f"Not in the file: {told}"):
+        assert text in result.stdout
+    assert result.stderr.startswith(f"{file}: pgflow 0.16.0 on PostgreSQL {told}")
+    if format_ == "junit":
+        Xml.fromstring(result.stdout.encode())  # noqa: S314 - our own document
 
 
 def test_a_damaged_file_exits_1_and_leaves_no_database(

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 from xml.etree import ElementTree as Xml
 
+import psycopg
 import pytest
+import sqlalchemy as sa
 from click.testing import CliRunner
 from rich.console import Console
 
+from pgflow_migrate import database
 from pgflow_migrate.cli import main
 from pgflow_migrate.errors import PgflowMigrateError
 from pgflow_migrate.replay import matrix, page, render
@@ -116,6 +122,20 @@ def test_the_summary_says_which(reports: tuple[Report, ...], says: str) -> None:
     assert page._verdict(reports, None) == says
 
 
+def test_the_summary_writes_out_what_does_not_show() -> None:
+    name = "good\u202e\x1b\nAll is well"
+    odd = Result("0.16.0", name, Outcome.DIFFERS, (), 1)
+    unrun = Cell(name, "sql", None, "", failed=True)
+    for html in (
+        page.html(Report("s", "sql", (odd,))),
+        page.grid_html(Matrix((Cell("s", "extension", Report("s", "extension", (odd,))), unrun))),
+    ):
+        shown = _Page(html).text
+        assert ": 0.16.0/good\\u202e\\x1b\\nAll is well." in shown
+        assert not {"\u202e", "\x1b"} & set(shown)
+    assert "Could not be used: good\\u202e\\x1b\\nAll is well with PGMQ as sql." in shown
+
+
 def test_the_summary_of_a_matrix_names_the_servers_that_were_not_there() -> None:
     assert page._verdict(tuple(cell.report for cell in GRID.cells if cell.report), GRID).endswith(
         " Could not be used: nowhere with PGMQ as sql. Not there: nowhere with PGMQ as extension."
@@ -176,6 +196,80 @@ def test_what_cannot_run_does_not_stop_the_others(server: Server) -> None:
         ("extension", True, "It broke"),
         ("sql", False, ""),
     ]
+
+
+def test_what_the_server_or_the_machine_raises_is_told_in_its_own_cell(server: Server) -> None:
+    """Not only errors of ours: a disk that is full, a right that is lacking, a server that has gone."""
+
+    def denied(on: Server) -> None:
+        with psycopg.connect(on.admin_dsn, autocommit=True) as connection:
+            connection.execute("set role pg_monitor")
+            connection.execute("create database never")
+
+    def gone(on: Server) -> None:
+        with psycopg.connect(on.admin_dsn, autocommit=True) as connection:
+            connection.execute("select pg_terminate_backend(pg_backend_pid())")
+
+    def wrapped(on: Server) -> None:
+        engine = database.engine(on.admin_dsn)
+        with engine.connect() as connection:
+            connection.execute(sa.text("select 1 / 0"))
+
+    def unread(on: Server) -> None:
+        Path("/nowhere/baseline.sql").read_bytes()
+
+    trouble = {"denied": denied, "gone": gone, "wrapped": wrapped, "unread": unread}
+    left = iter(trouble.values())
+
+    def play(on: Server, form: How) -> Report:
+        for raising in left:
+            raising(on)
+        return Report(on.label, form, (GOOD,))
+
+    seen: list[Cell] = []
+    made = matrix.run([server.admin_dsn] * 5, ["sql"], play, seen.append)
+    told = "The replay on {} could not go on: "
+    label = made.cells[0].server
+    assert [(cell.failed, cell.reason) for cell in made.cells] == [
+        (True, f"{told.format(label)}permission denied to create database (SQLSTATE 42501)."),
+        (
+            True,
+            f"{told.format(label)}terminating connection due to administrator command (SQLSTATE 57P01).",
+        ),
+        (True, f"{told.format(label)}division by zero (SQLSTATE 22012)."),
+        (True, f"{told.format(label)}No such file or directory: /nowhere/baseline.sql."),
+        (False, ""),
+    ]
+    assert made.cells == tuple(seen)
+    assert made.exit_code == 1
+
+
+def test_what_cannot_be_dropped_at_the_end_is_told_and_the_report_stays(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextlib.contextmanager
+    def leaving(kind: str) -> Iterator[Server]:
+        yield server
+        raise psycopg.errors.ObjectInUse("it is in use")
+
+    monkeypatch.setattr(matrix, "open_server", leaving)
+    made = matrix.run(["x"], ["sql"], lambda on, form: Report(on.label, form, (GOOD,)))
+    (cell,) = made.cells
+    assert cell.report == Report(server.label, "sql", (GOOD,))
+    sentence = "The replay on the server could not go on: it is in use (SQLSTATE 55006)."
+    assert (cell.failed, cell.reason, made.exit_code) == (True, sentence, 1)
+    out = io.StringIO()
+    render.grid(made, Console(file=out, width=40))
+    assert out.getvalue().splitlines()[-2:] == [
+        f"{server.label}, PGMQ as sql: failed afterwards",
+        f"  {sentence}",
+    ]
+    assert "ok (1)" in out.getvalue()
+    assert (
+        f"{server.label} with PGMQ as sql failed afterwards: {sentence}" in _Page(page.grid_html(made)).text
+    )
+    suites = Xml.fromstring(render.grid_junit(made).encode())  # noqa: S314 - our own document
+    assert [(suite.get("tests"), suite.get("errors")) for suite in suites] == [("1", "0"), ("1", "1")]
 
 
 def test_the_command_prints_one_grid(server: Server) -> None:

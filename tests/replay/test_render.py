@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from pgflow_migrate.replay import render
+from pgflow_migrate.replay.matrix import Cell, Matrix
 from pgflow_migrate.replay.results import Outcome, Report, Result
 
 GOOD = Result("0.16.0", "good", Outcome.AS_EXPECTED, (), 0.25)
@@ -32,7 +33,7 @@ def test_the_table_names_each_scenario_and_what_differs() -> None:
         "",
         "0.16.0/bad: differs",
         "  The audit lacks [x] & <y>.",
-        "  A second\N{REPLACEMENT CHARACTER} thing.",
+        "  A second\\x1b thing.",
         "",
         "0.15.0/left_out: skipped",
         "  It needs PGMQ as extension; here it is sql.",
@@ -78,7 +79,7 @@ def test_junit_has_failures_errors_and_skips_and_is_xml_whatever_the_texts_hold(
     (failure,) = cases["bad"]
     assert failure.tag == "failure"
     assert failure.attrib["message"] == "The audit lacks [x] & <y>."
-    assert failure.text == "The audit lacks [x] & <y>.\nA second\N{REPLACEMENT CHARACTER} thing."
+    assert failure.text == "The audit lacks [x] & <y>.\nA second\\x1b thing."
     assert [child.tag for child in cases["left_out"]] == ["skipped"]
     assert [child.tag for child in cases["broken"]] == ["error"]
 
@@ -103,3 +104,42 @@ def test_on_a_terminal_what_differs_is_wrapped_between_words(width: int) -> None
     assert max(map(len, printed.splitlines())) <= width
     assert detail in " ".join(printed.split())
     assert "1 scenario on embedded-18" in printed
+
+
+EVIL = "a\x1b]0;b\x07\n1 database on here: 1 upgrades.\u202ec\ufffe"
+WRITTEN_OUT = "a\\x1b]0;b\\x07\\n1 database on here: 1 upgrades.\\u202ec\\ufffe"
+
+
+def test_whatever_a_label_or_a_name_holds_junit_is_xml() -> None:
+    evil = Result(EVIL, EVIL, Outcome.DIFFERS, (EVIL,), 0, (EVIL,))
+    report = Report(EVIL, "sql", (evil,))
+    unrun = Cell(EVIL, "extension", None, EVIL, failed=True)
+    for xml in (render.junit(report), render.grid_junit(Matrix((Cell(EVIL, "sql", report), unrun)))):
+        root = Xml.fromstring(xml.encode())  # noqa: S314 - our own document
+        suite = root[0]
+        assert suite.get("name") == f"replay on {WRITTEN_OUT} with PGMQ as sql"
+        case = suite[0]
+        assert (case.get("classname"), case.get("name")) == (f"replay.{WRITTEN_OUT}", WRITTEN_OUT)
+        # The lines of a detail are its own.
+        assert case[0].text == "\n".join(WRITTEN_OUT.split("\\n"))
+    assert root[1].get("name") == f"replay on {WRITTEN_OUT} with PGMQ as extension"
+
+
+def test_no_label_and_no_name_drives_a_terminal_or_adds_a_line_to_a_table() -> None:
+    result = Result(EVIL, EVIL, Outcome.AS_EXPECTED, (), 0)
+    report = Report(EVIL, "sql", (result,))
+    out = io.StringIO()
+    render.table(report, Console(file=out, width=500, force_terminal=True, color_system=None))
+    assert [line.split("  ")[0].strip() for line in out.getvalue().splitlines()] == [
+        "release",
+        WRITTEN_OUT,
+        "",
+        f"1 scenario on {WRITTEN_OUT} with PGMQ as sql: 1 as expected.",
+    ]
+    out = io.StringIO()
+    grid = Matrix((Cell(EVIL, "sql", report), Cell("b", "sql", None, EVIL)))
+    render.grid(grid, Console(file=out, width=500, force_terminal=True, color_system=None))
+    heading, first, *rest = out.getvalue().splitlines()
+    assert heading.endswith(WRITTEN_OUT)
+    assert first.startswith(WRITTEN_OUT)
+    assert rest[-1] == f"  {WRITTEN_OUT}"

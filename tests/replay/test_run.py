@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
+import psycopg
 import pytest
 
 from pgflow_migrate import database, resources
 from pgflow_migrate.audit.codes import CODES
 from pgflow_migrate.releases import catalogue
 from pgflow_migrate.releases.chain import HEAD
+from pgflow_migrate.replay import checks, run
 from pgflow_migrate.replay.results import Outcome, Result
 from pgflow_migrate.replay.run import replay, run_scenario
 from pgflow_migrate.replay.scenario import Check, ExpectedFinding, Scenario, Setup, load, load_all
@@ -174,3 +179,34 @@ def test_a_scenarios_database_is_dropped_whatever_happens(server: Server, templa
     run_scenario(server, templates, QUIET)
     run_scenario(server, templates, replace(QUIET, populate="nonsense"))
     assert databases() == before
+
+
+def test_a_scenario_whose_database_cannot_be_made_does_not_stop_the_others(
+    server: Server, templates: Templates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "_numbers", itertools.count(900_000))
+    server.create_database("replay_900000")
+    report = replay(server, templates, [QUIET, QUIET])
+    first, second = report.results
+    assert (first.outcome, first.details) == (
+        Outcome.COULD_NOT_RUN,
+        (
+            f"The replay on {server.label} could not go on:"
+            f' database "{server.prefix}replay_900000" already exists (SQLSTATE 42P04).',
+        ),
+    )
+    assert (second.outcome, second.details) == (Outcome.AS_EXPECTED, ())
+    assert report.exit_code == 1
+
+
+@pytest.mark.parametrize("query", ["select 'infinity'::timestamptz", "select '0044-03-15 BC'::timestamptz"])
+def test_a_check_that_gives_a_time_that_python_has_not_has_failed(
+    query: str, database_at: Callable[[str], str], connect: Callable[[str], psycopg.Connection[Any]]
+) -> None:
+    connection = connect(database_at(""))
+    which = "large (after year 10K)" if "infinity" in query else "small (before year 1)"
+    check = Check("of a time", query, rows=(("2026-01-01 00:00:00+00:00",),))
+    (told,) = checks.check_differences(connection, check)
+    assert told.startswith("Check 'of a time' failed with ")
+    assert "None" not in told
+    assert f"timestamp too {which}" in told

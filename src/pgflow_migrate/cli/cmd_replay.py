@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ from pgflow_migrate import resources
 from pgflow_migrate.cli import output, signals
 from pgflow_migrate.cli.json_schema import json_schema_option
 from pgflow_migrate.cli.options import OneCallOption, Whole, format_option, given, once
+from pgflow_migrate.errors import PgflowMigrateError
 from pgflow_migrate.layout import plural
 
 if TYPE_CHECKING:
@@ -157,6 +159,7 @@ def replay(
     from pgflow_migrate.cli import progress
     from pgflow_migrate.replay import matrix as matrices
     from pgflow_migrate.replay import render
+    from pgflow_migrate.replay.trouble import explained
     from pgflow_migrate.servers import open_server
 
     forms = matrices.FORMS if pgmq is None else (pgmq,)
@@ -171,7 +174,7 @@ def replay(
     with signals.as_end_of_trial(), progress.counted("Preparing", quiet=format_ == "json") as meter:
         play = player(meter)
         if not matrix:
-            with open_server(kind) as server:
+            with explained(), open_server(kind) as server, explained(server.label):
                 report = play(server, pgmq)
         else:
             grid = matrices.run(kinds, forms, play, partial(_tell, meter))
@@ -216,6 +219,8 @@ def _scenarios_player(
     cells: int,
 ) -> Callable[[Meter], Player]:
     """Replays scenarios, and says how far it is of all that are to be replayed in so many cells."""
+    import psycopg
+
     from pgflow_migrate.replay import run
     from pgflow_migrate.replay.scenario import load_all
     from pgflow_migrate.replay.templates import Templates
@@ -241,7 +246,9 @@ def _scenarios_player(
         try:
             return run.replay(server, templates, scenarios, show, begin)
         finally:
-            templates.drop()
+            # What cannot be dropped goes with the server, or is told when that is left.
+            with contextlib.suppress(PgflowMigrateError, psycopg.Error):
+                templates.drop()
 
     return lambda meter: partial(play, meter)
 

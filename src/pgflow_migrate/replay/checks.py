@@ -85,13 +85,14 @@ def check_differences(connection: psycopg.Connection[Any], check: Check) -> Iter
         for flow_slug in check.work_off:
             work_off(connection, flow_slug)
     except psycopg.Error as error:
-        yield f"Check {check.name!r} failed before its query: {error.sqlstate} {_first_line(error)}"
+        yield f"Check {check.name!r} failed before its query: {_said(error)}"
         return
     try:
         rows = _rows(connection, check.query)
     except psycopg.Error as error:
-        if error.sqlstate != check.sqlstate:
-            yield f"Check {check.name!r} failed with {error.sqlstate} {_first_line(error)}"
+        # What psycopg itself raises, such as for a time that Python has not, has no SQLSTATE.
+        if check.sqlstate is None or error.sqlstate != check.sqlstate:
+            yield f"Check {check.name!r} failed with {_said(error)}"
         return
     if check.sqlstate is not None:
         yield f"Check {check.name!r} should fail with {check.sqlstate} and gave {plural(len(rows), 'row')}."
@@ -120,5 +121,5 @@ def _cell(value: Any) -> Any:
     return value
 
 
-def _first_line(error: psycopg.Error) -> str:
-    return str(error).partition("\n")[0]
+def _said(error: psycopg.Error) -> str:
+    return " ".join([*([error.sqlstate] if error.sqlstate else []), str(error).partition("\n")[0]])

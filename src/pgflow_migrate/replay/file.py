@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +13,21 @@ import psycopg
 
 from pgflow_migrate import database
 from pgflow_migrate.audit.findings import AuditReport, Finding
-from pgflow_migrate.audit.render.words import printable, samples
+from pgflow_migrate.audit.render.words import samples
 from pgflow_migrate.audit.run import run_audit
 from pgflow_migrate.errors import BlockedError, PgflowMigrateError
 from pgflow_migrate.export.document import Header
 from pgflow_migrate.export.file import ExportFileError, Reader
 from pgflow_migrate.export.rebuild import Rebuilt, rebuild
-from pgflow_migrate.layout import plural
-from pgflow_migrate.releases.chain import HEAD, REVISIONS, revision_of
+from pgflow_migrate.layout import plural, printable
+from pgflow_migrate.releases.chain import HEAD, REVISIONS, release_of
 from pgflow_migrate.releases.identify import identify
 from pgflow_migrate.replay import checks, digest, standing
 from pgflow_migrate.replay.results import Outcome, Report, Result
 from pgflow_migrate.replay.templates import Templates
+from pgflow_migrate.replay.trouble import explained
 from pgflow_migrate.servers import How, Server, pgmq_as_extension
+from pgflow_migrate.servers.server import ending_with
 from pgflow_migrate.upgrade.run import upgrade
 from pgflow_migrate.upgrade.session import AMONG_WORKERS
 from pgflow_migrate.verify.violations import Violation
@@ -33,6 +36,7 @@ from pgflow_migrate.verify.violations import Violation
 _REPAIRED = {"core_0_15_0": ("pgflow.step_tasks.status",)}
 
 _DATABASE = "replay_file"
+_RELEASES = {release_of(revision): revision for revision in REVISIONS}
 
 
 def replay_file(
@@ -63,10 +67,10 @@ def replay_file(
         PgflowMigrateError: the copy is not a full one, or the database cannot be made.
     """
     started = time.perf_counter()
-    with Reader(path) as reader:
+    with Reader(path) as reader, explained(server.label):
         revision = revision_to_build(reader)
         templates = Templates(server, pgmq=pgmq or _form(server, reader.header), baseline_sql=baseline_sql)
-        try:
+        with ending_with(templates.drop), ending_with(partial(server.drop_database, _DATABASE)):
             on_phase(f"Rebuilding {reader.header.release}")
             dsn = templates.clone(revision, _DATABASE)
             with database.connect(dsn, autocommit=True) as connection:
@@ -75,9 +79,6 @@ def replay_file(
                 )
                 connection.execute("analyze")
                 outcome, details, notes = _taken_through(dsn, connection, revision, on_phase)
-        finally:
-            server.drop_database(_DATABASE)
-            templates.drop()
         notes = (*_circumstances(server, reader.header, rebuilt, templates.pgmq), *notes)
     name = path.name
     seconds = time.perf_counter() - started
@@ -107,8 +108,8 @@ def revision_to_build(reader: Reader) -> str:
             "Grant what is missing, and export again.",
             reader.header.unread,
         )
-    revision = revision_of(release)
-    if revision not in REVISIONS:
+    revision = _RELEASES.get(release)
+    if revision is None:
         raise ExportFileError(
             f"{reader.path} is of release {release}, which this pgflow-migrate does not know.",
             "Upgrade pgflow-migrate.",
@@ -120,21 +121,21 @@ def _form(server: Server, header: Header) -> How | None:
     if header.pgmq is None:
         return None
     if header.pgmq.form == "extension":
-        with psycopg.connect(server.admin_dsn) as connection:
+        with database.connect(server.admin_dsn) as connection:
             return "extension" if pgmq_as_extension(connection) else "sql"
     return "sql"
 
 
 def _circumstances(server: Server, header: Header, rebuilt: Rebuilt, pgmq: str) -> Iterator[str]:
     """What of the surroundings is not as in the original."""
-    with psycopg.connect(server.admin_dsn) as connection:
+    with database.connect(server.admin_dsn) as connection:
         here = str(connection.info.parameter_status("server_version")).split()[0]
     yield f"Rebuilt: {plural(rebuilt.rows, 'row')} in {plural(rebuilt.tables, 'table')}."
     if here != header.server:
-        yield f"The original runs on PostgreSQL {header.server}; this is {here}."
+        yield f"The original runs on PostgreSQL {printable(header.server)}; this is {here}."
     if header.pgmq is not None and header.pgmq.form != pgmq:
         yield f"The original has PGMQ as {header.pgmq.form}; here it is {pgmq}."
-    yield from rebuilt.notes
+    yield from map(printable, rebuilt.notes)
 
 
 def _taken_through(
@@ -164,10 +165,10 @@ def _refused(dsn: str, connection: psycopg.Connection[Any], report: AuditReport)
         upgrade(dsn, fence=AMONG_WORKERS)
     except BlockedError as error:
         if Counter(map(_key, error.findings)) != Counter(map(_key, report.blocking)):
-            yield f"The upgrade was refused for other findings than the audit's: {error}"
+            yield f"The upgrade was refused for other findings than the audit's: {printable(str(error))}"
     except PgflowMigrateError as error:
         if identify(connection).release is not None:
-            yield f"The upgrade could not run instead of being refused: {error}"
+            yield f"The upgrade could not run instead of being refused: {printable(str(error))}"
     else:
         yield "The upgrade succeeded although the audit found what blocks it."
     yield from (f"The refused upgrade changed something: {text}." for text in _changed(before, connection))
@@ -188,16 +189,16 @@ def _upgraded(
     try:
         result = upgrade(dsn, fence=AMONG_WORKERS)
     except PgflowMigrateError as error:
-        yield f"The upgrade failed: {error}"
+        yield f"The upgrade failed: {printable(str(error))}"
         yield from (f"The failed upgrade changed something: {text}." for text in _changed(before, connection))
         return
     on_phase("Verifying")
     if result.already_current != (revision == HEAD):
         yield "The upgrade did nothing." if result.already_current else "The upgrade did something."
     history = digest.history_differences(before, digest.take(connection), _REPAIRED.get(revision, ()))
-    yield from (f"The upgrade changed what it should keep: {text}." for text in history)
+    yield from (f"The upgrade changed what it should keep: {printable(text)}." for text in history)
     release = checks.release_differences(connection, besides=own)
-    yield from (f"The upgraded schema is not {HEAD}'s: {text}." for text in release)
+    yield from (f"The upgraded schema is not {HEAD}'s: {printable(text)}." for text in release)
     if not release:  # they read the columns that it should have
         yield from checks.identity_differences(connection)
         if revision != HEAD:
@@ -205,14 +206,14 @@ def _upgraded(
     try:
         new, old = standing.after(dsn, known)
     except PgflowMigrateError as error:
-        yield f"The invariants could not be verified: {error}"
+        yield f"The invariants could not be verified: {printable(str(error))}"
         return
     yield from (f"An invariant does not hold: {_lines(found)}" for found in new)
     so_before += (f"It was so before the upgrade: {_lines(found)}" for found in old)
 
 
 def _changed(before: digest.Digest, connection: psycopg.Connection[Any]) -> tuple[str, ...]:
-    return digest.differences(before, digest.take(connection))
+    return tuple(map(printable, digest.differences(before, digest.take(connection))))
 
 
 def _key(finding: Finding) -> tuple[Any, ...]:

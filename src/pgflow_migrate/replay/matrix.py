@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-import psycopg
-
+from pgflow_migrate import database
 from pgflow_migrate.errors import EXIT_BLOCKED, EXIT_COULD_NOT_RUN, EXIT_OK, PgflowMigrateError
 from pgflow_migrate.replay.results import Report
+from pgflow_migrate.replay.trouble import explained
 from pgflow_migrate.servers import How, Server, open_server, pgmq_as_extension
 from pgflow_migrate.servers.installation import in_wheels
 
@@ -23,8 +23,8 @@ class Cell:
         server: the server's label, or the word that none could be made of.
         pgmq: ``extension`` or ``sql``.
         report: what came out; None when it did not run.
-        reason: why it did not run, a sentence.
-        failed: whether it should have run.
+        reason: why it did not run, or, with a report, what went wrong afterwards: a sentence.
+        failed: whether it should have run, or something went wrong afterwards.
     """
 
     server: str
@@ -86,22 +86,26 @@ def run(
         left = list(forms)
         label = kind if "://" not in kind and "=" not in kind else "server"
         try:
-            with open_server(kind) as server:
+            with explained(), open_server(kind) as server:
                 label = server.label
                 while left:
                     add(_cell(server, left.pop(0), play))
         except PgflowMigrateError as error:
             for form in left:
                 add(Cell(label, form, None, str(error), failed=True))
+            # When it is left, its databases perhaps: what ran, ran.
+            if not left and not cells[-1].failed:
+                cells[-1] = replace(cells[-1], reason=str(error), failed=True)
     return Matrix(tuple(cells))
 
 
 def _cell(server: Server, form: How, play: Callable[[Server, How], Report]) -> Cell:
     try:
-        if form == "extension":
-            with psycopg.connect(server.admin_dsn) as connection:
-                if not pgmq_as_extension(connection):
-                    return Cell(server.label, form, None, "This server has no extension pgmq.")
-        return Cell(server.label, form, play(server, form))
+        with explained(server.label):
+            if form == "extension":
+                with database.connect(server.admin_dsn) as connection:
+                    if not pgmq_as_extension(connection):
+                        return Cell(server.label, form, None, "This server has no extension pgmq.")
+            return Cell(server.label, form, play(server, form))
     except PgflowMigrateError as error:
         return Cell(server.label, form, None, str(error), failed=True)

@@ -83,6 +83,9 @@ def _verdict(reports: tuple[Report, ...], grid: Matrix | None) -> str:
         if cells := [cell for cell in unrun if cell.failed is failed]:
             where = ", ".join(f"{cell.server} with PGMQ as {cell.pgmq}" for cell in cells)
             said.append(f"{what.capitalize()}: {where}.")
+    for cell in grid.cells if grid else ():
+        if cell.report is not None and cell.failed:
+            said.append(f"{cell.server} with PGMQ as {cell.pgmq} {render.AFTERWARDS}: {cell.reason}")
     return " ".join(said) or "Nothing was replayed."
 
 

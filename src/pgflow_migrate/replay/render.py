@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pgflow_migrate.layout import plural, show, show_table
+from pgflow_migrate.layout import plural, printable, show, show_table
 from pgflow_migrate.replay.matrix import Cell, Matrix
 from pgflow_migrate.replay.results import Outcome, Report
 
@@ -30,6 +30,9 @@ _OF_SCENARIOS = (Outcome.AS_EXPECTED, Outcome.DIFFERS, Outcome.SKIPPED, Outcome.
 
 _IN_CELLS = {Outcome.AS_EXPECTED: "ok"}
 
+AFTERWARDS = "failed afterwards"
+"""What a cell did that ran."""
+
 # JUnit's own words; a scenario as expected has none.
 _ELEMENTS = {
     Outcome.DIFFERS: "failure",
@@ -47,13 +50,13 @@ def table(report: Report, console: Console) -> None:
     lines.add_column("seconds", justify="right")
     for result in report.results:
         outcome = Text(result.outcome.value, style=_STYLES[result.outcome])
-        lines.add_row(Text(result.release), Text(printable(result.name)), outcome, f"{result.seconds:.2f}")
+        name, release = printable(result.name), printable(result.release)
+        lines.add_row(Text(release), Text(name), outcome, f"{result.seconds:.2f}")
     show_table(console, lines)
     for result in report.results:
         if result.details:
             console.print()
-            name = f"{printable(result.id)}: {result.outcome.value}"
-            show(console, name, style=_STYLES[result.outcome])
+            show(console, f"{result.id}: {result.outcome.value}", style=_STYLES[result.outcome])
             for detail in result.details:
                 _told(detail, console)
         if result.notes:
@@ -66,7 +69,7 @@ def table(report: Report, console: Console) -> None:
 
 def _told(text: str, console: Console) -> None:
     """A detail or a note: what, and below it, further in, what belongs to it."""
-    for number, line in enumerate(printable(text).split("\n")):
+    for number, line in enumerate(text.split("\n")):
         show(console, line, indent="    " if number else "  ")
 
 
@@ -123,7 +126,7 @@ def suite(report: Report) -> Xml.Element:
     """The test suite."""
     made = Xml.Element(
         "testsuite",
-        name=f"replay on {report.server} with PGMQ as {report.pgmq}",
+        name=_suite_name(report),
         tests=str(len(report.results)),
         failures=str(report.count(Outcome.DIFFERS) + report.count(Outcome.BLOCKED)),
         errors=str(report.count(Outcome.COULD_NOT_RUN)),
@@ -134,15 +137,15 @@ def suite(report: Report) -> Xml.Element:
         case = Xml.SubElement(
             made,
             "testcase",
-            classname=f"replay.{result.release}",
+            classname=printable(f"replay.{result.release}"),
             name=printable(result.name),
             time=f"{result.seconds:.3f}",
         )
         if result.outcome in _ELEMENTS:
-            told = Xml.SubElement(case, _ELEMENTS[result.outcome], message=printable(result.details[0]))
-            told.text = printable("\n".join(result.details))
+            told = Xml.SubElement(case, _ELEMENTS[result.outcome], message=_lines(result.details[0]))
+            told.text = _lines("\n".join(result.details))
         if result.notes:
-            Xml.SubElement(case, "system-out").text = printable("\n".join(result.notes))
+            Xml.SubElement(case, "system-out").text = _lines("\n".join(result.notes))
     return made
 
 
@@ -150,24 +153,30 @@ def grid(matrix: Matrix, console: Console) -> None:
     """Print a line a server and form, a column a release, and below it what is not as it should be."""
     lines = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("server", "PGMQ", *matrix.releases):
-        lines.add_column(Text(heading), no_wrap=True)
+        lines.add_column(Text(printable(heading)), no_wrap=True)
     for cell in matrix.cells:
-        lines.add_row(Text(cell.server), cell.pgmq, *(_cell(cell, name) for name in matrix.releases))
+        lines.add_row(
+            Text(printable(cell.server)), cell.pgmq, *(_cell(cell, name) for name in matrix.releases)
+        )
     show_table(console, lines)
     for cell in matrix.cells:
         where = f"{cell.server}, PGMQ as {cell.pgmq}"
         if cell.report is None:
             console.print()
             show(console, f"{where}: {_unrun(cell)}", style="bold red" if cell.failed else "yellow")
-            show(console, printable(cell.reason), indent="  ")
+            show(console, cell.reason, indent="  ")
             continue
         for result in cell.report.results:
             if _ELEMENTS.get(result.outcome, "skipped") == "skipped":
                 continue
             console.print()
-            show(console, f"{where}, {printable(result.id)}: {result.outcome.value}", style="bold red")
+            show(console, f"{where}, {result.id}: {result.outcome.value}", style="bold red")
             for detail in result.details:
                 _told(detail, console)
+        if cell.failed:
+            console.print()
+            show(console, f"{where}: {AFTERWARDS}", style="bold red")
+            show(console, cell.reason, indent="  ")
 
 
 def grid_json(matrix: Matrix) -> str:
@@ -192,16 +201,17 @@ def grid_json(matrix: Matrix) -> str:
 
 
 def grid_junit(matrix: Matrix) -> str:
-    """JUnit XML: a test suite a cell; a cell that did not run has a test case that says why."""
+    """JUnit XML: a test suite a cell; what did not run, or failed afterwards, has a case saying why."""
     root = Xml.Element("testsuites", name="replay")
     for cell in matrix.cells:
         if cell.report is not None:
             root.append(suite(cell.report))
-            continue
+            if not cell.failed:
+                continue
         made = Xml.SubElement(
             root,
             "testsuite",
-            name=f"replay on {cell.server} with PGMQ as {cell.pgmq}",
+            name=_suite_name(cell),
             tests="1",
             failures="0",
             errors=str(int(cell.failed)),
@@ -213,6 +223,10 @@ def grid_junit(matrix: Matrix) -> str:
         Xml.SubElement(case, "error" if cell.failed else "skipped", message=reason).text = reason
     Xml.indent(root)
     return Xml.tostring(root, encoding="unicode", xml_declaration=True)
+
+
+def _suite_name(of: Report | Cell) -> str:
+    return printable(f"replay on {of.server} with PGMQ as {of.pgmq}")
 
 
 def counted(cell: Cell, release: str) -> list[tuple[Outcome, int]]:
@@ -239,8 +253,6 @@ def _unrun(cell: Cell) -> str:
     return "could not run" if cell.failed else "not there"
 
 
-def printable(text: str) -> str:
-    """Text without control characters: XML 1.0 cannot write them, and a terminal would obey them."""
-    return "".join(
-        char if char.isprintable() or char in "\n\t" else "\N{REPLACEMENT CHARACTER}" for char in text
-    )
+def _lines(text: str) -> str:
+    """A detail or a note as XML can hold it: its lines stay."""
+    return "\n".join(map(printable, text.split("\n")))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -18,7 +19,9 @@ from pgflow_migrate.replay.differences import differences, history_differences
 from pgflow_migrate.replay.results import Outcome, Report, Result
 from pgflow_migrate.replay.scenario import Scenario, ScenarioError
 from pgflow_migrate.replay.templates import Templates
+from pgflow_migrate.replay.trouble import explained
 from pgflow_migrate.servers import Server, attach_queues_to_extension
+from pgflow_migrate.servers.server import ending_with
 from pgflow_migrate.upgrade.run import upgrade
 from pgflow_migrate.upgrade.session import AMONG_WORKERS
 
@@ -35,7 +38,7 @@ def replay(
     on_result: Callable[[Result], None] = lambda result: None,
     on_begin: Callable[[Scenario], None] = lambda scenario: None,
 ) -> Report:
-    """Run every scenario; one that differs does not stop the others.
+    """Run every scenario; one that differs, or could not be run, does not stop the others.
 
     Args:
         server: where the databases are created, and dropped again.
@@ -57,7 +60,11 @@ def replay(
 
 
 def run_scenario(server: Server, templates: Templates, scenario: Scenario) -> Result:
-    """Run one scenario in a fresh database."""
+    """Run one scenario in a fresh database.
+
+    Raises:
+        PgflowMigrateError: the old core of its release cannot be built.
+    """
     started = time.perf_counter()
 
     def result(outcome: Outcome, *details: str) -> Result:
@@ -69,15 +76,15 @@ def run_scenario(server: Server, templates: Templates, scenario: Scenario) -> Re
         return result(
             Outcome.SKIPPED, f"It needs PGMQ as {scenario.setup.pgmq}; here it is {templates.pgmq}."
         )
+    template = templates.at(REVISIONS[scenario.release])
     name = f"replay_{next(_numbers)}"
     try:
-        dsn = templates.clone(REVISIONS[scenario.release], name)
-        with database.connect(dsn, autocommit=True) as connection:
-            found = tuple(_differences(dsn, connection, scenario))
-    except ScenarioError as error:
+        with explained(server.label), ending_with(partial(server.drop_database, name)):
+            dsn = server.create_database(name, template=template)
+            with database.connect(dsn, autocommit=True) as connection:
+                found = tuple(_differences(dsn, connection, scenario))
+    except PgflowMigrateError as error:
         return result(Outcome.COULD_NOT_RUN, str(error))
-    finally:
-        server.drop_database(name)
     return result(Outcome.DIFFERS if found else Outcome.AS_EXPECTED, *found)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ from alembic import command
 from alembic.config import Config
 
 from pgflow_migrate import database, resources
+from pgflow_migrate.errors import PgflowMigrateError
 from pgflow_migrate.replay import baseline
 from pgflow_migrate.servers import How, Server, install_pgmq, install_surroundings, pgmq_as_extension
 
@@ -41,7 +43,7 @@ class Templates:
     def pgmq(self) -> How:
         """How PGMQ is installed in these templates."""
         if self._pgmq is None:
-            with psycopg.connect(self._server.admin_dsn) as connection:
+            with database.connect(self._server.admin_dsn) as connection:
                 self._pgmq = "extension" if pgmq_as_extension(connection) else "sql"
         return self._pgmq
 
@@ -61,7 +63,7 @@ class Templates:
         return self._build(revision, self.surroundings, install)
 
     def _install_surroundings(self, dsn: str) -> None:
-        with psycopg.connect(dsn) as connection:
+        with database.connect(dsn) as connection:
             install_pgmq(connection, self.pgmq)
             install_surroundings(connection)
 
@@ -72,7 +74,8 @@ class Templates:
             try:
                 install(dsn)
             except BaseException:
-                self._server.drop_database(name)
+                with contextlib.suppress(PgflowMigrateError, psycopg.Error):  # what went wrong first is told
+                    self._server.drop_database(name)
                 raise
             self._built[key] = name
         return self._built[key]

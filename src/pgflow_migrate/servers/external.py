@@ -11,7 +11,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from pgflow_migrate import database
 from pgflow_migrate.errors import PgflowMigrateError
-from pgflow_migrate.servers.server import Server
+from pgflow_migrate.servers.server import Server, ending_with
 
 PREFIX = "pgflow_migrate_"
 """Begins the name of every database that we make on somebody else's server."""
@@ -35,6 +35,13 @@ class ExternalServer(Server):
         """As :meth:`Server.drop_database`."""
         super().drop_database(name)
         self.made.pop(name, None)
+
+    def drop_databases(self) -> None:
+        """Drop all that were made and are still there."""
+        # On the stack each is dropped, also when another cannot be.
+        with contextlib.ExitStack() as stack:
+            for name in self.made:
+                stack.callback(self.drop_database, name)
 
 
 @contextlib.contextmanager
@@ -66,10 +73,5 @@ def reach(admin_dsn: str, label: str = "") -> Iterator[ExternalServer]:
     # Two processes may use one server at the same time.
     prefix = f"{PREFIX}{secrets.token_hex(4)}_"
     server = ExternalServer(label or f"{host}-{version}", admin_dsn, prefix)
-    try:
+    with ending_with(server.drop_databases):
         yield server
-    finally:
-        # On the stack each is dropped, also when another cannot be.
-        with contextlib.ExitStack() as stack:
-            for name in server.made:
-                stack.callback(server.drop_database, name)

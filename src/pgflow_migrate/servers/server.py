@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
+
+from pgflow_migrate import database
+from pgflow_migrate.errors import PgflowMigrateError
 
 _BUILT_IN_TEMPLATES = frozenset({"template0", "template1"})
 
@@ -53,5 +58,17 @@ class Server:
         )
 
     def _admin(self, statement: sql.Composed) -> None:
-        with psycopg.connect(self.admin_dsn, autocommit=True) as connection:
+        with database.connect(self.admin_dsn, autocommit=True) as connection:
             connection.execute(statement)
+
+
+@contextlib.contextmanager
+def ending_with(drop: Callable[[], None]) -> Iterator[None]:
+    """At its end ``drop`` is called; that it fails is told where nothing else has gone wrong."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(PgflowMigrateError, psycopg.Error):
+            drop()
+        raise
+    drop()
