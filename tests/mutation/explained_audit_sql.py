@@ -23,6 +23,14 @@ BY_REASON: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "no column that is looked for is a system column or a dropped one": (
         ("where a.attnum > 0 and not a.attisdropped", "where a.attnum >= 0 and not a.attisdropped"),
+        (
+            "where n.nspname = 'pgmq' and a.attnum > 0 and not a.attisdropped",
+            "where n.nspname = 'pgmq' and a.attnum >= 0 and not a.attisdropped",
+        ),
+        (
+            "join pg_attribute a on a.attrelid = r.oid and a.attnum > 0 and not a.attisdropped",
+            "join pg_attribute a on a.attrelid = r.oid and a.attnum >= 0 and not a.attisdropped",
+        ),
         ("where a.attnum > 0 and not a.attisdropped", "where a.attnum > 0 or not a.attisdropped"),
     ),
     "no two rows are alike: each names what it is about": (("union all", "union"),),
