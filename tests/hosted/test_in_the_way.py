@@ -23,9 +23,12 @@ ALL = {
     create table public.log (result jsonb default pgflow.ensure_flow_compiled('a', '{}'::jsonb));
     create function public.compile() returns jsonb language sql
       begin atomic select pgflow.ensure_flow_compiled('a', '{}'::jsonb); end;
+    create policy twice on public.log using (pgflow.ensure_flow_compiled('a', '{}'::jsonb) is not null)
+      with check (pgflow.ensure_flow_compiled('b', '{}'::jsonb) is not null);
     """: (
         f"default value for column result of table public.log, which calls {START_UP}, is in the way",
         f"function public.compile(), which calls {START_UP}, is in the way",
+        f"policy twice on table public.log, which calls {START_UP}, is in the way",
         f"rule _RETURN on view public.compiled, which calls {START_UP}, is in the way",
     ),
     """
@@ -109,13 +112,14 @@ def test_after_what_the_hint_says_the_upgrade_goes_through(old: str, reach: Call
     for arrange in ALL:
         session.execute(arrange.encode())
     (blocking,) = run_audit(old).blocking
-    assert (blocking.count, len(blocking.samples)) == (14, 14)
+    assert (blocking.count, len(blocking.samples)) == (15, 15)
     assert "Rename or drop them (and make them again afterwards)" in blocking.hint
     session.execute(
         """
         drop view public.compiled;
         drop function public.compile;
         alter table public.log alter column result drop default;
+        drop policy twice on public.log;
         drop table public.in_domain, public.in_composite, public.in_view, public.archived;
         alter table public.whole detach partition pgflow.worker_functions;
         alter procedure pgflow.claim_tasks rename to my_claim_tasks;
