@@ -399,10 +399,10 @@ begin
   -- The upgrade reads more than this text does, and must not miss rows there either.
   with wanted (schema_name, table_name, read_here) as (
     values
-      ('pgflow', null, true), ('pgflow', 'flows', true), ('pgflow', 'steps', true), ('pgflow', 'runs', true),
+      ('pgflow', null, null), ('pgflow', 'flows', true), ('pgflow', 'steps', true), ('pgflow', 'runs', true),
       ('pgflow', 'step_tasks', true), ('pgflow', 'deps', false), ('pgflow', 'step_states', false),
       ('pgflow', 'workers', false), ('pgflow', 'worker_functions', false),
-      ('pgmq', null, true), ('pgmq', 'meta', true)
+      ('pgmq', null, null), ('pgmq', 'meta', true)
   ),
   lacking as (
     select

@@ -233,3 +233,15 @@ def test_without_pgmq_everything_else_is_still_judged(database: Database, audite
 def test_a_pgmq_without_headers_is_too_old(database: Database, audited: Audited) -> None:
     database.execute("alter type pgmq.message_record drop attribute headers")
     assert audited(database) == [("error", "pgmq-absent", None, None, None, 1, ())]
+
+
+@pytest.mark.parametrize(
+    "disguise",
+    [
+        "alter table pgmq.meta rename to kept; create view pgmq.meta as select * from pgmq.kept",
+        "alter type pgmq.message_record rename to kept; create table pgmq.message_record (headers jsonb)",
+    ],
+)
+def test_something_else_by_the_name_is_not_pgmqs(disguise: str, database: Database, audited: Audited) -> None:
+    database.execute(disguise.encode())
+    assert audited(database) == [("error", "pgmq-absent", None, None, None, 1, ())]
