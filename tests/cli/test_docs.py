@@ -74,8 +74,9 @@ def test_on_a_terminal_a_page_is_laid_out_and_its_links_are_commands(
     monkeypatch.setattr("pgflow_migrate.resources.docs", lambda: tmp_path)
     assert invoke("docs", "one").exit_code == EXIT_OK
     text = re.sub(r"\x1b\]8;[^\x1b]*\x1b\\|\x1b\[[0-9;]*m", "", terminal.getvalue())
-    assert "A title" in text.splitlines()[0]
-    assert " ".join(text.split()).startswith(
+    # Older releases of rich have a frame around titles.
+    words = [word for word in text.split() if word.strip("\u250f\u2501\u2513\u2503\u2517\u251b")]
+    assert " ".join(words).startswith(
         "A title pgflow-migrate docs two has it; see the end (docs two), here, the code, a site."
     )
     assert "made" not in text

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tests.dirty_runs.protocol import Row, Session
+from tests.moments import moment
 
 Key = tuple[Any, ...]
 Rows = dict[str, dict[Key, Row]]
@@ -38,7 +39,7 @@ class Moment:
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, str):
-            other = datetime.fromisoformat(other)
+            other = moment(other)
         assert self.first
         assert self.last
         return isinstance(other, datetime) and self.first <= other - self.offset <= self.last

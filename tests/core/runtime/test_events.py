@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pytest
+from tests.moments import moment
 
 if TYPE_CHECKING:
     from tests.core.runtime.conftest import Core, Sessions
@@ -18,15 +19,12 @@ def payload(core: Core, run: UUID, event: str) -> dict[str, Any]:
     """The payload of the one event of that name, its moment parsed."""
     (message,) = [message for message in core.sent(run) if message["event"] == event]
     body: dict[str, Any] = dict(message["payload"])
-    return {
-        key: datetime.fromisoformat(value) if key.endswith("_at") and value else value
-        for key, value in body.items()
-    }
+    return {key: moment(value) if key.endswith("_at") and value else value for key, value in body.items()}
 
 
 def now(core: Core) -> datetime:
-    moment: datetime = core.value("select now()")
-    return moment
+    at: datetime = core.value("select now()")
+    return at
 
 
 def test_every_event_is_public_and_goes_to_the_topic_of_its_run(core: Core) -> None:

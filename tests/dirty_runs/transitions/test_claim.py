@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import timedelta
 from uuid import UUID, uuid4
 
 import pytest
 from tests.dirty_runs.changes import unchanged, watching, without_triggers
 from tests.dirty_runs.protocol import WORKER, Row, Session, token
 from tests.dirty_runs.transitions.conftest import Queues
+from tests.moments import moment
 
 STRANGER = UUID("00000000-0000-4000-8000-00000000000f")
 
@@ -66,7 +67,7 @@ def test_a_claim_starts_the_task_and_hides_its_message(session: Session, queues:
     }
     claim = session.claim_row(mine)
     assert claim["lease_expires_at"] - claim["claimed_at"] == timedelta(seconds=60 + 30)
-    assert datetime.fromisoformat(expires) == claim["lease_expires_at"]
+    assert moment(expires) == claim["lease_expires_at"]
     assert seen.added == {
         "task_claims": {
             (mine,): {
@@ -419,7 +420,7 @@ def test_a_task_that_is_held_is_not_claimed_also_when_the_lease_is_over(shared: 
             # A worker's id is no ownership: neither its own nor another's.
             for worker in (WORKER, STRANGER):
                 outcome = shared.claim(run, "a", worker=worker)
-                assert datetime.fromisoformat(outcome.pop("lease_expires_at")) == expires
+                assert moment(outcome.pop("lease_expires_at")) == expires
                 assert outcome == {"outcome": "held"}
         shared.expire(mine)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import timedelta
 from uuid import UUID, uuid4
 
 import psycopg
@@ -11,6 +11,7 @@ import pytest
 from tests.dirty_runs.changes import unchanged, watching, without_triggers
 from tests.dirty_runs.protocol import Session
 from tests.dirty_runs.transitions.conftest import Queues, break_hints
+from tests.moments import moment
 
 Open = Callable[[], Session]
 
@@ -609,7 +610,7 @@ def test_a_failed_chunk_leaves_the_graph_and_records_its_error(session: Session,
     with watching(session) as seen:
         outcome = session.reconcile(run)
     retry_at = session.work(run)["next_attempt_at"]
-    assert datetime.fromisoformat(outcome.pop("next_attempt_at")) == retry_at
+    assert moment(outcome.pop("next_attempt_at")) == retry_at
     assert outcome == {
         "outcome": "failed",
         "run_id": str(run),
@@ -647,7 +648,7 @@ def test_a_back_off_doubles_and_progress_ends_it(demo: Session) -> None:
         waits.append(round((work["next_attempt_at"] - work["last_failed_at"]).total_seconds()))
         with unchanged(demo):
             waiting = demo.reconcile(run)
-        assert datetime.fromisoformat(waiting.pop("next_attempt_at")) == work["next_attempt_at"]
+        assert moment(waiting.pop("next_attempt_at")) == work["next_attempt_at"]
         assert waiting == {"outcome": "waiting", "run_id": str(run)}
         demo.due(run)
     assert waits == [1, 2, 4, 8]

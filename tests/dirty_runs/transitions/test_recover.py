@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
 from uuid import UUID, uuid4
 
 import pytest
 from tests.dirty_runs.changes import unchanged, watching, without_triggers
 from tests.dirty_runs.protocol import Row, Session
 from tests.dirty_runs.transitions.conftest import Queues
+from tests.moments import moment
 
 
 def expired(demo: Session) -> tuple[UUID, UUID]:
@@ -168,7 +168,7 @@ def test_a_claim_is_recoverable_from_the_end_of_its_lease_and_not_before(demo: S
         expires = demo.claim_row(claim)["lease_expires_at"]
         with unchanged(demo):
             outcome = demo.recover(run, "a", claim)
-        assert datetime.fromisoformat(outcome.pop("lease_expires_at")) == expires
+        assert moment(outcome.pop("lease_expires_at")) == expires
         assert outcome == {"outcome": "not_expired"}
     with without_triggers(demo):
         demo.execute("update pgflow.task_claims set lease_expires_at = clock_timestamp()")
