@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 from collections.abc import Callable, Iterator
 
 import psycopg
@@ -26,6 +27,10 @@ BEGIN_WITH = ("tests/worker/", "tests/faults/", "tests/test_documented_commands.
 def pytest_configure() -> None:
     """Before any server starts, and before pytest-xdist starts its processes."""
     in_memory.use_it()
+    # In a shell's background Ctrl-C is ignored, also by what is started here and sent one by tests.
+    for number in (signal.SIGINT, signal.SIGQUIT):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
