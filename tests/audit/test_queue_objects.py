@@ -302,6 +302,11 @@ def test_full_membership_is_a_warning_where_pgmq_expects_none(extension: Databas
         ("warning", "queue-extension-membership", "Orders", None, "orders", 3, members)
     ]
     hint = next(f.hint for f in run_audit(extension).findings if f.code == "queue-extension-membership")
+    assert hint == (
+        "Until this is done pgmq.drop_queue() fails: alter extension pgmq drop table pgmq.a_orders; "
+        "alter extension pgmq drop table pgmq.q_orders; "
+        "alter extension pgmq drop sequence pgmq.q_orders_msg_id_seq;"
+    )
     extension.execute(hint.partition(": ")[2].encode())
     assert audited(extension) == []
 
