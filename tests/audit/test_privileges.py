@@ -143,6 +143,18 @@ def test_following_the_hints_leads_to_a_full_report(
     assert audited(auditor) == []
 
 
+@pytest.mark.parametrize("schema", ["pgflow", "pgmq"])
+def test_a_schema_that_may_not_be_used_is_the_only_finding(
+    schema: str, auditor: Database, grant: Grant, audited: Audited, database: Database, role: str
+) -> None:
+    """The rights on what is in it are no use without it, and nothing there is read."""
+    grant(*ALL)
+    database.execute(
+        sql.SQL("revoke usage on schema {} from {}").format(sql.Identifier(schema), sql.Identifier(role))
+    )
+    assert audited(auditor) == lacking(schema)
+
+
 @pytest.mark.parametrize("missing", ALL)
 def test_one_missing_table_is_the_only_finding(
     missing: str, auditor: Database, grant: Grant, audited: Audited
