@@ -22,6 +22,10 @@ def test_each_batch_of_queues_is_judged(database: Database, audited: Audited) ->
         """
     )
     assert audited(database) == []
+    database.execute("select setval(format('pgmq.q_%s_msg_id_seq', flow_slug), 1, false) from pgflow.flows")
+    behind = [row for row in audited(database) if row[1] == "queue-sequence-behind"]
+    assert [row[2] for row in behind] == [f"flow_{number:03}" for number in range(1, 502)]
+    database.execute("select setval(format('pgmq.q_%s_msg_id_seq', flow_slug), 1) from pgflow.flows")
     assert run_audit(database).findings[-1].samples[3:] == (
         "501 flows, 501 steps, 501 tasks",
         "501 messages in 501 queues",
