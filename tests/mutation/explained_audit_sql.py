@@ -68,6 +68,12 @@ BY_REASON: dict[str, tuple[tuple[str, str], ...]] = {
             "(array_agg(distinct f.flow_slug order by f.flow_slug))[0:5] as other_flows",
         ),
     ),
+    "a message that no task owns has one row": (
+        (
+            "bool_or(o.message_id is not null) as owned,",
+            "bool_and(o.message_id is not null) as owned,",
+        ),
+    ),
     "there is but one value": (
         ("q.number, min(q.name) as name,", "q.number, max(q.name) as name,"),
         (
@@ -123,6 +129,58 @@ BY_REASON: dict[str, tuple[tuple[str, str], ...]] = {
         (
             'group by s.code, s.flow_slug, lower(s.slug collate "C")',
             'group by s.code, s.flow_slug, upper(s.slug collate "C")',
+        ),
+    ),
+    "two in one place keep the order in which they are listed": (
+        (
+            "select 1 as place, 'error' as thing, count(*) filter (where k.severity = 'error') as number",
+            "select 2 as place, 'error' as thing, count(*) filter (where k.severity = 'error') as number",
+        ),
+        (
+            "select 1 as place, 'error' as thing, count(*) filter (where k.severity = 'error') as number",
+            "select 0 as place, 'error' as thing, count(*) filter (where k.severity = 'error') as number",
+        ),
+        (
+            "select 2, 'warning', count(*) filter (where k.severity = 'warning')",
+            "select 3, 'warning', count(*) filter (where k.severity = 'warning')",
+        ),
+        (
+            "select 2, 'warning', count(*) filter (where k.severity = 'warning')",
+            "select 1, 'warning', count(*) filter (where k.severity = 'warning')",
+        ),
+        (
+            "(3, 'flow', flow_count), (4, 'step', step_count), (5, 'task', task_count),",
+            "(4, 'flow', flow_count), (4, 'step', step_count), (5, 'task', task_count),",
+        ),
+        (
+            "(3, 'flow', flow_count), (4, 'step', step_count), (5, 'task', task_count),",
+            "(2, 'flow', flow_count), (4, 'step', step_count), (5, 'task', task_count),",
+        ),
+        (
+            "(3, 'flow', flow_count), (4, 'step', step_count), (5, 'task', task_count),",
+            "(3, 'flow', flow_count), (5, 'step', step_count), (5, 'task', task_count),",
+        ),
+        (
+            "(3, 'flow', flow_count), (4, 'step', step_count), (5, 'task', task_count),",
+            "(3, 'flow', flow_count), (3, 'step', step_count), (5, 'task', task_count),",
+        ),
+        (
+            "(3, 'flow', flow_count), (4, 'step', step_count), (5, 'task', task_count),",
+            "(3, 'flow', flow_count), (4, 'step', step_count), (6, 'task', task_count),",
+        ),
+        (
+            "(3, 'flow', flow_count), (4, 'step', step_count), (5, 'task', task_count),",
+            "(3, 'flow', flow_count), (4, 'step', step_count), (4, 'task', task_count),",
+        ),
+        ("(6, 'message', message_count),", "(7, 'message', message_count),"),
+        ("(6, 'message', message_count),", "(5, 'message', message_count),"),
+        (
+            "(7, 'queue', coalesce(cardinality(readable_queues), 0))",
+            "(8, 'queue', coalesce(cardinality(readable_queues), 0))",
+        ),
+        (
+            "(7, 'queue', coalesce(cardinality(readable_queues), 0))",
+            "(6, 'queue', coalesce(cardinality(readable_queues), 0))",
         ),
     ),
 }
