@@ -144,13 +144,24 @@ TARGETS: dict[str, Target] = {
         ),
         select="not (preflight or statements or is_silent)",
         slow=(
-            "tests/audit/test_prune_helper.py",
-            "tests/audit/test_release.py",
-            "tests/audit/test_privileges.py",
-            "tests/audit/test_read_only.py",
+            *(
+                f"tests/audit/test_{name}.py"
+                for name in (
+                    "prune_helper",
+                    "release",
+                    "privileges",
+                    "read_only",
+                    "tasks",
+                    "messages",
+                    "slugs",
+                    "queue_objects",
+                    "locale",
+                )
+            ),
             "tests/hosted/test_in_the_way.py",
             "tests/audit/test_many_queues.py",
         ),
+        slow_select="not (preflight or statements or is_silent)",
         sample=60,
         revision="queue_identity",
         audits=True,
