@@ -1280,7 +1280,7 @@ begin
             values
               (3, 'flow', flow_count), (4, 'step', step_count), (5, 'task', task_count),
               (6, 'message', message_count),
-              (7, 'queue', coalesce(cardinality(readable_queues), 0))
+              (7, 'queue', cardinality(readable_queues))
           ) n
         ) c
       ) t

@@ -175,12 +175,12 @@ BY_REASON: dict[str, tuple[tuple[str, str], ...]] = {
         ("(6, 'message', message_count),", "(7, 'message', message_count),"),
         ("(6, 'message', message_count),", "(5, 'message', message_count),"),
         (
-            "(7, 'queue', coalesce(cardinality(readable_queues), 0))",
-            "(8, 'queue', coalesce(cardinality(readable_queues), 0))",
+            "(7, 'queue', cardinality(readable_queues))",
+            "(8, 'queue', cardinality(readable_queues))",
         ),
         (
-            "(7, 'queue', coalesce(cardinality(readable_queues), 0))",
-            "(6, 'queue', coalesce(cardinality(readable_queues), 0))",
+            "(7, 'queue', cardinality(readable_queues))",
+            "(6, 'queue', cardinality(readable_queues))",
         ),
     ),
 }
