@@ -90,6 +90,12 @@ def costs(session: Session) -> list[Cost]:
     return [*found, cost(session, run), cost(session, run), cost(session, run), cost(session, None)]
 
 
+def least(session: Session) -> list[Cost]:
+    """The same, of three times the cheapest: after autovacuum looked at a table plans are made anew."""
+    rounds = [costs(session) for _ in range(3)]
+    return [min(same, key=lambda cost: cost.pages) for same in zip(*rounds, strict=True)]
+
+
 def add_others(session: Session, number: int) -> None:
     with without_triggers(session):
         session.execute(OTHERS, number)
@@ -102,9 +108,9 @@ def test_a_call_costs_the_same_whether_others_are_few_or_very_many(demo: Session
         costs(processor)
     add_others(demo, FEW)
     costs(processor)
-    few = costs(processor)
+    few = least(processor)
     add_others(demo, MANY - FEW)
-    many = costs(processor)
+    many = least(processor)
     assert demo.value("select count(*) from pgflow.run_work where state = 'pending'") > MANY / 4
 
     for a, b in zip(few, many, strict=True):
