@@ -21,7 +21,18 @@ Connection = psycopg.Connection[dict[str, object]]
 _numbers = itertools.count(1)
 
 # Files of many seconds, half of them spent waiting: begun last, they would run alone at the end.
-BEGIN_WITH = ("tests/worker/", "tests/faults/", "tests/test_documented_commands.py", "tests/traffic/")
+BEGIN_WITH = (
+    "tests/worker/",
+    "tests/faults/",
+    "tests/test_documented_commands.py",
+    "tests/traffic/",
+    "tests/dirty_runs/test_model_1.py",
+    "tests/dirty_runs/stress/",
+    "tests/upgrade/test_alembic_command.py",
+    "tests/upgrade/test_downgrade.py",
+    "tests/work_center/crashes/",
+    "tests/work_center/generated/",
+)
 
 
 def pytest_configure() -> None:
