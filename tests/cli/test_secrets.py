@@ -87,6 +87,12 @@ def test_any_password_in_words_is_hidden(password: str) -> None:
     assert masked(f"(user=u PASSWORD = {bare} dbname=d)") == "(user=u PASSWORD = *** dbname=d)"
 
 
+def test_a_long_word_takes_no_longer_than_its_length() -> None:
+    """Were it read once for each of its letters, this would take minutes."""
+    word = "x" * 1_000_000
+    assert masked(f"{word} postgresql://user:secret@host") == f"{word} postgresql://user:***@host"
+
+
 @pytest.mark.parametrize(
     "text",
     [
